@@ -1,0 +1,38 @@
+# Compiler settings shared by every target, and the two functions that declare a floor and a test program.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(LIBURING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+
+set(SELMCAST_SANITIZE "" CACHE STRING "Value for -fsanitize, empty for none")
+
+add_library(selmcast_options INTERFACE)
+target_compile_features(selmcast_options INTERFACE cxx_std_20)
+target_include_directories(selmcast_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(selmcast_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+  -fno-strict-aliasing -fPIC)
+if(SELMCAST_SANITIZE)
+  target_compile_options(selmcast_options INTERFACE
+    -fsanitize=${SELMCAST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(selmcast_options INTERFACE -fsanitize=${SELMCAST_SANITIZE})
+endif()
+target_link_libraries(selmcast_options INTERFACE Threads::Threads)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# selmcast_floor(<name> [libraries...]): the static library selmcast_<name> of every source below this folder.
+function(selmcast_floor name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  if(sources)
+    add_library(selmcast_${name} STATIC ${sources} ${headers})
+    target_link_libraries(selmcast_${name} PUBLIC selmcast_options ${ARGN})
+  else()
+    add_library(selmcast_${name} INTERFACE)
+    target_link_libraries(selmcast_${name} INTERFACE selmcast_options ${ARGN})
+  endif()
+endfunction()

@@ -1,0 +1,52 @@
+// Policy strings: one word per axis, checked for sense before anything starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace selmcast {
+
+enum class SelectKind : std::uint8_t { all, selmcast, random };
+enum class RouteKind : std::uint8_t { star, unicast };
+enum class MixKind : std::uint8_t { average, sgd };
+enum class GroupKind : std::uint8_t { rows, sender };
+
+/// A parsed policy string. Axes with a single implementation so far (share, pace, codec, order)
+/// are checked at parse time and have no field.
+struct Policy {
+  SelectKind select = SelectKind::all;
+  std::uint32_t p = 0;        ///< Least number of receivers; 0 for select=all.
+  std::uint32_t k = 0;        ///< Every pair served once in k rounds; 0 = no bound.
+  bool k_given = false;       ///< Otherwise k is max(4, ceil((n-1)/p)), see resolved_k().
+  RouteKind route = RouteKind::star;
+  MixKind mix = MixKind::average;
+  GroupKind groups = GroupKind::rows;
+  std::vector<std::string> notices;  ///< One line each, to be shown once.
+
+  /// The bound that holds for n members.
+  std::uint32_t resolved_k(std::uint32_t n) const noexcept;
+};
+
+/// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.
+/// Words may be separated by any white space; each axis at most once; a bare name (`bsp`,
+/// `selmcast`) expands first and explicit words override it.
+Result<Policy> parse_policy(std::string_view text);
+/// Checks that need the number of workers: 1 <= p <= n-1 and the like.
+Result<void> check_policy(const Policy& policy, std::uint32_t workers);
+/// The policy with every axis written out, e.g. for JSON and for comparing ranks.
+std::string to_string(const Policy& policy);
+
+/// One row of `selmcast policies`.
+struct PolicyWord {
+  std::string axis, value, meaning;
+  bool is_default = false;
+};
+std::vector<PolicyWord> policy_words();
+/// Names and the strings they stand for.
+std::vector<std::pair<std::string, std::string>> policy_names();
+
+}  // namespace selmcast

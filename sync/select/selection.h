@@ -1,0 +1,72 @@
+// The selection problem and its explicit solutions: who sends to whom, at which common rate.
+//
+// Notation of the SELMCAST papers (ICC'22, IEEE TSC 2024): every selected transfer of a round runs at
+// the common rate y; a sender with rate U pays y once (multicast) or per receiver (unicast), a
+// receiver with rate D pays y per sender it hears.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace selmcast {
+
+/// A rate in kbit/s as an exact fraction in lowest terms; den > 0.
+struct RateFraction {
+  std::uint64_t num = 0;
+  std::uint64_t den = 1;
+  bool operator==(const RateFraction&) const = default;
+};
+/// Exact comparison by 128-bit cross multiplication.
+bool operator<(const RateFraction& a, const RateFraction& b) noexcept;
+RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept;
+
+enum class Fanout : std::uint8_t { multicast, unicast };
+
+struct SelectionProblem {
+  std::vector<std::uint32_t> p;   ///< Least receivers of each sender; its size is n.
+  Fanout fanout = Fanout::multicast;
+  std::vector<Kbps> tx_kbps;      ///< Available, background load already subtracted.
+  std::vector<Kbps> rx_kbps;
+  std::vector<std::vector<std::uint32_t>> age;  ///< age[i][j]; empty = all equal.
+  std::vector<std::pair<Rank, Rank>> forced;    ///< (sender, receiver) pairs that must be served.
+  std::uint32_t k = 0;            ///< Each receiver with rate gets >= ceil((n-1)/k) slots; 0 = none.
+  std::uint64_t seed = 1;         ///< For random choices only.
+};
+
+struct Bottleneck {
+  bool is_sender = false;
+  Rank rank = 0;
+  std::uint32_t slots = 0;  ///< Transfers that this side carries at the rate.
+};
+
+struct Selection {
+  RateFraction rate;
+  std::vector<std::vector<Rank>> receivers;  ///< Ascending, per sender.
+  Bottleneck bottleneck;
+
+  std::uint64_t total_receivers() const noexcept;
+  std::uint32_t out_degree_min() const noexcept;
+};
+
+/// Checks shapes and ranges (n <= 65 535, rates < 2^53, 1 <= p <= n-1, forced pairs in range and no
+/// self pair). Errors are bad_input and name the field.
+Result<void> check_problem(const SelectionProblem& problem);
+
+/// The optimum, lexicographically: highest rate; most receivers; max-min fair out-degrees; oldest
+/// pairs. Errors (bad_input) say why there is no solution. Source: design notes on the exact
+/// algorithm (capped D'Hondt apportionment for the rate; Gale-Ryser with a forbidden diagonal for
+/// feasibility; Kleitman-Wang construction); forced pairs by maximum flow.
+Result<Selection> select_exact(const SelectionProblem& problem);
+
+/// The papers' heuristic (ICC'22 Algorithms 1 and 2), ties by index.
+Result<Selection> select_published(const SelectionProblem& problem);
+
+/// The Orpheus baseline (SoCC'18): exactly p receivers each, uniformly at random.
+Result<Selection> select_random(const SelectionProblem& problem);
+
+}  // namespace selmcast

@@ -1,0 +1,38 @@
+// Opens a backend by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace selmcast {
+
+/// What every backend needs to know to open. Fields a backend has no use for are ignored.
+struct TransportConfig {
+  std::uint64_t job = 0;      ///< Same on all ranks of a job, different between jobs of a network.
+  Rank rank = 0;
+  std::uint32_t world = 1;
+  std::string interface;      ///< Network interface (uring); empty picks one. Error if it is missing.
+  std::uint32_t mtu = 0;      ///< Upper bound on the IP packet size; 0 takes the interface's.
+  std::uint32_t groups_max = 0;  ///< Memberships as receiver that will be held at once, at most.
+};
+
+/// One line of `selmcast doctor`.
+struct BackendState {
+  std::string name;
+  bool usable = false;
+  std::string reason;  ///< Why not, with the remedy; or what it found.
+};
+
+/// `name` is shm, uring, or auto (shm never: ranks may be on several hosts; auto is uring).
+/// Errors: bad_input for an unknown name or a missing interface, unavailable when the machine
+/// lacks something.
+Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
+                                                  const TransportConfig& config);
+
+/// Every backend that this build knows of, with whether it opens here and why not.
+std::vector<BackendState> backend_states();
+
+}  // namespace selmcast
