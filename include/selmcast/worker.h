@@ -1,0 +1,103 @@
+// Worker: one rank of a job. Join, register parameters, synchronise round by round, leave.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace selmcast {
+
+/// Available rates of every rank, as in a links.json file.
+struct LinkTable {
+  std::vector<Kbps> tx_kbps;
+  std::vector<Kbps> rx_kbps;
+};
+
+struct WorkerConfig {
+  std::string rendezvous;  ///< `tcp://HOST:PORT` or `file:PATH`; a store must listen there.
+  Rank rank = 0;
+  std::uint32_t world = 1;
+  std::string transport = "auto";  ///< auto, shm, uring.
+  std::string interface;           ///< Network interface; empty picks one.
+  std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
+  std::string policy;              ///< Policy string; empty = every axis at its default.
+  std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
+  Duration timeout{std::chrono::seconds(10)};  ///< Longest wait for a peer that makes no progress.
+  double loss = 0.0;               ///< Share of received data frames to drop (a test aid).
+  bool deterministic = false;      ///< Sums in fixed point: equal inputs give equal bits.
+  std::uint64_t seed = 1;
+};
+
+/// What happened in one round, as this rank saw it.
+struct RoundReport {
+  std::uint32_t round = 0;
+  double ms = 0.0;
+  Kbps rate_kbps = 0;               ///< Planned payload rate of each transfer.
+  std::vector<Rank> receivers;      ///< Whom this rank's update reached (acknowledged in full).
+  std::uint64_t tx_first_bytes = 0;
+  std::uint64_t tx_repair_bytes = 0;
+  std::uint64_t tx_patch_bytes = 0;
+  std::uint64_t tx_bytes = 0;       ///< All, control frames included.
+  std::uint64_t rx_payload_bytes = 0;
+  std::uint64_t foreign_frames = 0;
+  std::uint64_t repaired_frames = 0;
+  std::uint32_t membership_changes = 0;
+  bool verified = false;            ///< Every sender's digest matched what was merged.
+  std::vector<Rank> given_up;       ///< Peers given up in this round (dead or silent).
+};
+
+/// What the epoch in force says about the whole job.
+struct PlanReport {
+  std::uint32_t epoch = 0;
+  std::uint32_t members = 0;
+  std::uint32_t k = 0;
+  std::uint32_t pair_age_worst = 0;
+  double pair_age_mean = 0.0;
+  std::uint32_t senders_below_p = 0;
+  std::uint32_t group_entries_max = 0;
+};
+
+/// One thread uses a Worker; a progress thread of its own moves the bytes.
+class Worker {
+ public:
+  /// Blocks until all ranks joined, at most `timeout`. Errors name the rank, address or field.
+  static Result<std::unique_ptr<Worker>> join(const WorkerConfig& config);
+  virtual ~Worker() = default;
+
+  /// Registers the parameters: once, before the first round, the same size on every rank. The memory
+  /// stays the caller's; between push() and wait() only this library may touch it. Sent from in place.
+  virtual Result<void> add_parameters(std::span<float> parameters) = 0;
+
+  /// Starts a round with the parameters as they are now. Never blocks.
+  virtual void push() = 0;
+  /// Waits for the round to close; the parameters then hold the mixed result. Error: this rank must
+  /// leave the job (store lost, evicted, deadline), with rank and stage named.
+  virtual Result<RoundReport> wait() = 0;
+  Result<RoundReport> synchronize() {
+    push();
+    return wait();
+  }
+
+  virtual Rank rank() const noexcept = 0;
+  virtual std::uint32_t world() const noexcept = 0;
+  /// Ranks that the job lost so far, ascending.
+  virtual std::vector<Rank> failed_ranks() const = 0;
+  virtual PlanReport plan() const = 0;
+  virtual std::vector<std::string> notices() const = 0;
+
+  /// Blocks until every live rank came here: an exact mean of the given values over the live ranks,
+  /// through the store. For small values (metrics), not parameters.
+  virtual Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) = 0;
+  /// Publishes bytes under `result/<rank>/<tag>` for whoever hosts the store.
+  virtual Result<void> publish(std::string tag, std::span<const std::byte> value) = 0;
+  /// Leaves the job in good order. The destructor without it counts as a loss of this rank.
+  virtual Result<void> leave() = 0;
+};
+
+}  // namespace selmcast

@@ -1,0 +1,88 @@
+// The frame: a 40-byte little-endian header, then the payload. Pure functions, no I/O.
+//
+//  0 u16 magic   2 u8 version   3 u8 kind   4 u32 job    8 u16 sender  10 u16 stream
+// 12 u32 epoch  16 u32 round   20 u32 chunk 24 u64 offset
+// 32 u16 length of the payload 34 u16 flags 36 u32 CRC32C of bytes 0..35 and the payload
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+
+namespace selmcast {
+
+inline constexpr std::uint32_t kFrameHeaderBytes = 40;
+inline constexpr std::uint16_t kFrameMagic = 0x5EAC;
+inline constexpr std::uint8_t kFrameVersion = 1;
+inline constexpr std::uint32_t kFramePayloadMax = 65'507 - kFrameHeaderBytes;
+
+enum class FrameKind : std::uint8_t {
+  data = 1,    ///< Parameters at `offset` of the stream.
+  credit = 2,  ///< "I am in this round; you may send me up to byte `offset`." No payload.
+  nack = 3,    ///< Missing frames; payload: NackRange list.
+  tail = 4,    ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if final.
+  ack = 5,     ///< "I need nothing more from you in this round." No payload.
+  evict = 6,   ///< "I stopped serving you in this round." No payload.
+};
+
+namespace frame_flag {
+inline constexpr std::uint16_t kRepair = 1;   ///< data: a retransmission.
+inline constexpr std::uint16_t kPatch = 2;    ///< data: a first transmission by unicast.
+inline constexpr std::uint16_t kFinal = 4;    ///< tail: the round's last frame was sent.
+inline constexpr std::uint16_t kGaveUp = 8;   ///< ack: the receiver stopped waiting, data is missing.
+}  // namespace frame_flag
+
+struct FrameHeader {
+  FrameKind kind = FrameKind::data;
+  std::uint32_t job = 0;
+  Rank sender = 0;             ///< Rank that sent this frame; below 65 536.
+  std::uint16_t stream = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t round = 0;
+  std::uint32_t chunk = 0;
+  std::uint64_t offset = 0;
+  std::uint16_t length = 0;    ///< Payload bytes.
+  std::uint16_t flags = 0;
+
+  bool operator==(const FrameHeader&) const = default;
+};
+
+/// Why a frame was refused; the caller counts.
+enum class FrameError : std::uint8_t { none, short_frame, magic, version, kind, length, checksum, foreign_job };
+
+struct ParsedFrame {
+  FrameError error = FrameError::none;
+  FrameHeader header;
+  std::span<const std::byte> payload;  ///< Into the caller's bytes.
+};
+
+/// Writes the 40 bytes; the CRC covers `payload`, which is read but not copied. header.length must
+/// equal payload.size().
+void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
+                  std::byte* out) noexcept;
+
+/// Checks everything that needs no state: size, magic, version, kind, length against the real size,
+/// CRC, job. Hostile bytes are safe. Does not allocate.
+ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept;
+
+/// `count` frames missing from frame index `first` on.
+struct NackRange {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  bool operator==(const NackRange&) const = default;
+};
+
+/// Writes at most out.size() / 8 ranges; returns the bytes used.
+std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept;
+/// Number of ranges in a NACK payload, or -1 if it is malformed: not a multiple of 8 bytes, an empty
+/// range, or one that reaches past `frames_total`. On success out[0..n) is filled (n <= out.size();
+/// a payload with more ranges is malformed).
+int parse_nack(std::span<const std::byte> payload, std::uint32_t frames_total,
+               std::span<NackRange> out) noexcept;
+
+const char* to_string(FrameError error) noexcept;
+const char* to_string(FrameKind kind) noexcept;
+
+}  // namespace selmcast
