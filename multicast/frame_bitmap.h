@@ -27,8 +27,8 @@ class FrameBitmap {
   bool insert(std::uint32_t frame) noexcept;
   bool contains(std::uint32_t frame) const noexcept;
 
-  /// Fills `out` with the gaps below `end`, ascending and maximal, as many as fit; returns how many.
-  /// Amortised O(new words): it starts at the first gap it knows of.
+  /// Fills `out` with the gaps below `end`, ascending and maximal, as many as fit; returns how
+  /// many. Amortised O(new words): it starts at the first gap it knows of.
   std::size_t gaps_below(std::uint32_t end, std::span<NackRange> out) noexcept;
   /// Lowest absent frame; frames() when complete.
   std::uint32_t first_gap() noexcept;
