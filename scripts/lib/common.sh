@@ -11,8 +11,8 @@ die() {
 
 # packages_of SET...: the names that scripts/packages lists for these sets.
 packages_of() {
-  local sets=" $* " name set reason
-  while read -r name set reason; do
+  local sets=" $* " name set
+  while read -r name set _; do
     case $name in '' | '#'*) continue ;; esac
     [[ $sets == *" $set "* ]] && printf '%s\n' "$name"
   done <"$root/scripts/packages"
@@ -68,7 +68,7 @@ sets_of_preset() {
 build_preset() {
   local preset=$1 target=${2:-all}
   (
-    cd "$root"
+    cd "$root" || exit 1
     cmake --preset "$preset" >"$(log_file "$preset" configure)" 2>&1 ||
       { cat "$(log_file "$preset" configure)" >&2; exit 1; }
     cmake --build --preset "$preset" --target "$target" --parallel "$(nproc)"
