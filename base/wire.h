@@ -53,9 +53,10 @@ class WireWriter {
  public:
   template <WireInteger T>
   WireWriter& put(T value) {
-    const auto at = out_.size();
-    out_.resize(at + sizeof(T));
-    store_le(out_.data() + at, value);
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      out_.push_back(static_cast<std::byte>(value & 0xFFU));
+      if constexpr (sizeof(T) > 1) value = static_cast<T>(value >> 8U);
+    }
     return *this;
   }
   /// A length (u32) followed by the bytes.
