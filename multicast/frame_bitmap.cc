@@ -61,16 +61,21 @@ std::uint32_t FrameBitmap::first_gap() noexcept {
   return first_gap_hint_;
 }
 
-std::size_t FrameBitmap::gaps_below(std::uint32_t end, std::span<NackRange> out) noexcept {
+std::size_t FrameBitmap::gaps_between(std::uint32_t begin, std::uint32_t end,
+                                      std::span<NackRange> out) noexcept {
   end = std::min(end, frames_);
   std::size_t found = 0;
-  std::uint32_t from = first_gap();
+  std::uint32_t from = find_bit(words_, begin, end, false);
   while (from < end && found < out.size()) {
     const std::uint32_t to = find_bit(words_, from, end, true);
     out[found++] = {from, to - from};
     from = find_bit(words_, to, end, false);
   }
   return found;
+}
+
+std::size_t FrameBitmap::gaps_below(std::uint32_t end, std::span<NackRange> out) noexcept {
+  return gaps_between(first_gap(), end, out);
 }
 
 }  // namespace selmcast
