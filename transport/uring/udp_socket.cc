@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -41,8 +40,8 @@ bool set_option(int fd, int level, int option, const T& value) noexcept {
   return setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
 
-Result<FileDescriptor> open_udp_socket() {
-  FileDescriptor fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+Result<UniqueFd> open_udp_socket() {
+  UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return refused("socket()");
   if (!set_option(fd.get(), SOL_UDP, UDP_GRO, 1)) return refused("UDP_GRO");
   if (!set_option(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, kReceiveBuffer) &&
@@ -74,11 +73,7 @@ ip_mreqn membership(std::uint32_t group, const NetworkInterface& interface) noex
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
-Result<FileDescriptor> open_unicast_socket(const NetworkInterface& interface) {
+Result<UniqueFd> open_unicast_socket(const NetworkInterface& interface) {
   auto socket = open_udp_socket();
   if (!socket) return socket;
   const int fd = socket->get();
@@ -97,7 +92,7 @@ Result<FileDescriptor> open_unicast_socket(const NetworkInterface& interface) {
   return socket;
 }
 
-Result<FileDescriptor> open_group_socket(std::uint16_t port) {
+Result<UniqueFd> open_group_socket(std::uint16_t port) {
   auto socket = open_udp_socket();
   if (!socket) return socket;
   const int fd = socket->get();

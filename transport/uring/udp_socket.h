@@ -2,41 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/result.h"
+#include "transport/unique_fd.h"
 #include "transport/uring/network_interface.h"
 #include "transport/uring/udp_address.h"
 
 namespace selmcast::uring {
 
-/// Owner of a file descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
-
 /// A UDP socket for sending to peers and groups and receiving from peers: bound to the interface's
 /// address and a port of the kernel's choice; multicast leaves by the interface, with a hop limit
 /// of 1, and reaches members on this host. Blocking, since io_uring waits for room only then.
-Result<FileDescriptor> open_unicast_socket(const NetworkInterface& interface);
+Result<UniqueFd> open_unicast_socket(const NetworkInterface& interface);
 
 /// A UDP socket for receiving groups on `port`. Hears only groups it joins itself
 /// (IP_MULTICAST_ALL off); its datagrams come with their destination address (IP_PKTINFO). Error
 /// unavailable when a program that does not share the port holds it.
-Result<FileDescriptor> open_group_socket(std::uint16_t port);
+Result<UniqueFd> open_group_socket(std::uint16_t port);
 
 /// Adds or drops a membership of `group` (host byte order) on `interface`; returns 0 or errno.
 int change_membership(int fd, std::uint32_t group, const NetworkInterface& interface,

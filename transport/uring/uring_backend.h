@@ -45,7 +45,7 @@ struct SendSlot {
 
 /// A socket that receives; the first one (index 0) is also the one that sends.
 struct ReceiveSocket {
-  FileDescriptor fd;
+  UniqueFd fd;
   std::uint32_t memberships = 0;
   bool armed = false;  ///< A multishot recvmsg is submitted and has not ended.
 };
@@ -121,7 +121,7 @@ class UringTransport final : public Transport {
   bool receive_ended(std::size_t socket, const io_uring_cqe& entry, Completion& out) noexcept;
   bool deliver(std::size_t socket, std::uint32_t token, std::uint32_t bytes,
                Completion& out) noexcept;
-  bool take_wake_entry() noexcept;
+  void take_wake_entry() noexcept;
   void break_down(int error) noexcept;
 
   const std::uint64_t job_;
@@ -133,7 +133,7 @@ class UringTransport final : public Transport {
   // Destroyed last to first: the ring goes (in the destructor) before what it points to.
   std::unique_ptr<ReceiveBuffers> buffers_;
   std::vector<ReceiveSocket> sockets_;
-  FileDescriptor wake_fd_;
+  UniqueFd wake_fd_;
   std::uint64_t wake_count_ = 0;  ///< The kernel writes the wake-up counter here.
   io_uring ring_{};
   bool ring_open_ = false;

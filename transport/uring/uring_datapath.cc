@@ -371,20 +371,22 @@ void UringTransport::keep_going() noexcept {
   submit();
 }
 
-bool UringTransport::take_wake_entry() noexcept {
+void UringTransport::take_wake_entry() noexcept {
   io_uring_cqe* entry = nullptr;
-  if (io_uring_cq_ready(&ring_) == 0 || io_uring_peek_cqe(&ring_, &entry) != 0) return false;
-  if (operation_of(entry->user_data) != Operation::wake || entry->res <= 0) return false;
+  if (io_uring_cq_ready(&ring_) == 0 || io_uring_peek_cqe(&ring_, &entry) != 0) return;
+  if (operation_of(entry->user_data) != Operation::wake || entry->res <= 0) return;
   io_uring_cqe_seen(&ring_, entry);
   wake_armed_ = false;
   unarmed_ = true;
-  return true;
 }
 
 void UringTransport::wait(Duration at_most) noexcept {
   adopt_thread();
   keep_going();
-  if (std::exchange(woken_, false)) return;
+  if (std::exchange(woken_, false)) {
+    take_wake_entry();  // a second wake-up meanwhile: one wait() ended for both
+    return;
+  }
   const bool finished = completed_ != posted_ && slots_[completed_ % kSendDepth].done;
   const Duration sleep = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
   if (broken_) [[unlikely]] {

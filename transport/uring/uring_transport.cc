@@ -103,7 +103,7 @@ Result<void> UringTransport::open_sockets() {
   port_ = *port;
   sockets_.push_back({.fd = std::move(*unicast)});
 
-  wake_fd_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
   if (!wake_fd_) return failed(std::string("eventfd: ") + std::strerror(errno));
   memberships_per_socket_ = memberships_per_socket();
   joined_bits_.resize(kGroupsPerJob / 64);
