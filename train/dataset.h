@@ -51,6 +51,7 @@ enum class ShardKind : std::uint8_t {
   skew,  ///< By class: each worker sees few classes (2-3 when there are 6 workers or more).
   iid,   ///< At random.
 };
+std::string_view to_string(ShardKind kind) noexcept;
 
 /// One list of sample indices a worker; sizes differ by at most two, every sample of `train` is in
 /// exactly one shard. Needs 1 <= workers <= train.size() / 2.

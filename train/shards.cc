@@ -79,6 +79,10 @@ std::vector<Indices> matched(std::vector<Indices> pieces, const Dataset& data) {
 
 }  // namespace
 
+std::string_view to_string(ShardKind kind) noexcept {
+  return kind == ShardKind::skew ? "skew" : "iid";
+}
+
 TrainTestSplit split_train_test(const Dataset& data, std::uint64_t seed) {
   SplitMix64 random(mix_seed(seed ^ kTestStream));
   std::array<Indices, Dataset::kClasses> by_class;
