@@ -24,7 +24,9 @@ using RowMap = Eigen::Map<Eigen::Matrix<Scalar, 1, Eigen::Dynamic>>;
 template <class Scalar>
 using ConstRowMap = Eigen::Map<const Eigen::Matrix<Scalar, 1, Eigen::Dynamic>>;
 
-Eigen::Index index_of(std::size_t value) noexcept { return static_cast<Eigen::Index>(value); }
+Eigen::Index index_of(std::size_t value) noexcept {
+  return static_cast<Eigen::Index>(value);
+}
 
 }  // namespace
 
@@ -176,10 +178,8 @@ template <class Scalar>
 Network<Scalar>& Network<Scalar>::operator=(Network&&) noexcept = default;
 
 template <class Scalar>
-Scalar Network<Scalar>::gradient(std::span<const Scalar> parameters,
-                                 std::span<const Scalar> inputs,
-                                 std::span<const std::uint8_t> labels,
-                                 std::span<Scalar> gradient) {
+Scalar Network<Scalar>::gradient(std::span<const Scalar> parameters, std::span<const Scalar> inputs,
+                                 std::span<const std::uint8_t> labels, std::span<Scalar> gradient) {
   work_->check(parameters, inputs, labels);
   SELMCAST_CHECK(gradient.size() == parameters.size(), "one derivative per parameter");
   const Eigen::Index rows = index_of(labels.size());

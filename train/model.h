@@ -24,8 +24,9 @@ struct ModelShape {
 ModelShape model_shape(ModelKind kind);
 std::string_view to_string(ModelKind kind) noexcept;
 
-/// Uniform weights of Glorot and Bengio (AISTATS 2010), biases 0. The same seed gives the same values
-/// on every rank and machine. Softmax starts from 0, where its convex loss needs no symmetry broken.
+/// Uniform weights of Glorot and Bengio (AISTATS 2010), biases 0. The same seed gives the same
+/// values on every rank and machine. Softmax starts from 0, where its convex loss needs no symmetry
+/// broken.
 void initialise(const ModelShape& shape, std::uint64_t seed, std::span<float> parameters);
 
 /// How a model does on some samples.

@@ -21,9 +21,9 @@ using Schedule = std::function<ReceiverSets(std::uint32_t round)>;
 Schedule everyone(std::uint32_t workers);
 Schedule nobody(std::uint32_t workers);
 
-/// One round of gossip averaging in difference form, w_j += sum_i (w_i - w_j) / (1 + c_j) over the c_j
-/// ranks that j hears, from the values all had before the round, summed in double and rank order.
-/// (Consensus averaging: Xiao and Boyd, Systems & Control Letters 53, 2004.)
+/// One round of gossip averaging in difference form, w_j += sum_i (w_i - w_j) / (1 + c_j) over the
+/// c_j ranks that j hears, from the values all had before the round, summed in double and rank
+/// order. (Consensus averaging: Xiao and Boyd, Systems & Control Letters 53, 2004.)
 void gossip(const ReceiverSets& receivers, std::vector<std::vector<float>>& models);
 
 /// Models of all workers after an epoch (counted from 1).

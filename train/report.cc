@@ -10,7 +10,9 @@ namespace {
 constexpr std::uint32_t kSnapshotFormat = 0x53500001U;  // the last two bytes are the version
 constexpr std::uint32_t kReportFormat = 0x52500001U;
 
-void put_double(WireWriter& out, double value) { out.put(std::bit_cast<std::uint64_t>(value)); }
+void put_double(WireWriter& out, double value) {
+  out.put(std::bit_cast<std::uint64_t>(value));
+}
 
 template <class T, class Put>
 void put_list(WireWriter& out, const std::vector<T>& values, Put put) {
@@ -54,7 +56,9 @@ class Fields {
 
 }  // namespace
 
-std::string snapshot_tag(std::uint32_t epoch) { return "epoch/" + std::to_string(epoch); }
+std::string snapshot_tag(std::uint32_t epoch) {
+  return "epoch/" + std::to_string(epoch);
+}
 
 bool has_snapshot(std::uint32_t epoch, std::uint32_t epochs) noexcept {
   constexpr std::uint32_t kSnapshots = 100;

@@ -38,15 +38,15 @@ struct RankReport {
   std::uint64_t tx_repair_bytes = 0;
   std::uint64_t foreign_frames = 0;
   std::uint64_t repaired_frames = 0;
-  std::vector<double> round_ms;            ///< One entry a round, as in the next two.
-  std::vector<std::uint32_t> receivers;    ///< How many ranks this one reached.
-  std::vector<Kbps> rate_kbps;             ///< Planned payload rate.
-  std::vector<Rank> failed_ranks;          ///< Known lost at the end.
+  std::vector<double> round_ms;          ///< One entry a round, as in the next two.
+  std::vector<std::uint32_t> receivers;  ///< How many ranks this one reached.
+  std::vector<Kbps> rate_kbps;           ///< Planned payload rate.
+  std::vector<Rank> failed_ranks;        ///< Known lost at the end.
   std::vector<std::string> notices;
 };
 
-/// Explicit little-endian forms with a version; decoding takes hostile bytes. Errors: failed, saying
-/// that a report of this kind is malformed.
+/// Explicit little-endian forms with a version; decoding takes hostile bytes. Errors: failed,
+/// saying that a report of this kind is malformed.
 Bytes encode(const Snapshot& snapshot);
 Bytes encode(const RankReport& report);
 Result<Snapshot> decode_snapshot(std::span<const std::byte> bytes);

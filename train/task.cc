@@ -49,8 +49,8 @@ Result<TrainTask> TrainTask::make(const TrainOptions& options, Dataset data) {
   if (auto checked = check_options(options, task.split_.train.size()); !checked) {
     return std::move(checked).error();
   }
-  task.shards_ = make_shards(task.data_, task.split_.train, options.workers, options.split,
-                             options.seed);
+  task.shards_ =
+      make_shards(task.data_, task.split_.train, options.workers, options.split, options.seed);
   std::size_t smallest = task.split_.train.size();
   for (const auto& shard : task.shards_) smallest = std::min(smallest, shard.size());
   if (options.batch > smallest) {
@@ -80,8 +80,8 @@ Score Judge::score(std::span<const float> parameters) {
   return network_.score(parameters, inputs_, labels_);
 }
 
-Learner::Learner(const TrainTask& task, std::span<const std::uint32_t> samples,
-                 std::uint32_t batch, std::uint64_t stream)
+Learner::Learner(const TrainTask& task, std::span<const std::uint32_t> samples, std::uint32_t batch,
+                 std::uint64_t stream)
     : task_(&task),
       order_(samples.begin(), samples.end()),
       batch_(batch),

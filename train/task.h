@@ -17,7 +17,7 @@ namespace selmcast {
 struct TrainOptions {
   std::uint32_t workers = 8;
   std::uint32_t epochs = 20;
-  std::uint32_t batch = 8;     ///< Samples of one step of one worker.
+  std::uint32_t batch = 8;  ///< Samples of one step of one worker.
   float learning_rate = 0.3F;
   ModelKind model = ModelKind::mlp;
   ShardKind split = ShardKind::skew;

@@ -12,12 +12,13 @@ namespace {
 nlohmann::ordered_json curve_json(const std::vector<CurvePoint>& curve) {
   auto points = nlohmann::ordered_json::array();
   for (const CurvePoint& point : curve) {
-    points.push_back({{"epoch", point.epoch},
-                      {"rounds", point.rounds},
-                      {"seconds", point.seconds},
-                      {"accuracy", point.accuracy},
-                      {"loss", point.loss},
-                      {"worker_accuracy", {{"min", point.worker_min}, {"mean", point.worker_mean}}}});
+    points.push_back(
+        {{"epoch", point.epoch},
+         {"rounds", point.rounds},
+         {"seconds", point.seconds},
+         {"accuracy", point.accuracy},
+         {"loss", point.loss},
+         {"worker_accuracy", {{"min", point.worker_min}, {"mean", point.worker_mean}}}});
   }
   return points;
 }

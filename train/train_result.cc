@@ -21,7 +21,9 @@ T quantile(const std::vector<T>& sorted, double q) {
   return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
 }
 
-std::string key_of(Rank rank, const std::string& tag) { return std::to_string(rank) + "/" + tag; }
+std::string key_of(Rank rank, const std::string& tag) {
+  return std::to_string(rank) + "/" + tag;
+}
 
 /// The published value of a rank that should have one.
 Result<std::span<const std::byte>> find(const std::map<std::string, Bytes>& published, Rank rank,
@@ -202,8 +204,8 @@ Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
     if (!snapshots) return snapshots.error();
     result.workers.push_back(judge_epoch(judge, *snapshots));
   }
-  result.baseline = reference_curve(
-      task, 1, [&](const EpochObserver& observer) { train_alone(task, observer); });
+  result.baseline =
+      reference_curve(task, 1, [&](const EpochObserver& observer) { train_alone(task, observer); });
   const std::uint32_t workers = task.options().workers;
   result.local_only = reference_curve(task, workers, [&](const EpochObserver& observer) {
     train_with_gossip(task, nobody(workers), observer);

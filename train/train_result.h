@@ -31,7 +31,7 @@ struct CurvePoint {
 
 /// How a run is described; given by the command line.
 struct RunDescription {
-  std::string policy;     ///< Every axis written out.
+  std::string policy;  ///< Every axis written out.
   std::string transport;
 };
 
@@ -46,9 +46,11 @@ struct TrainResult {
   std::uint64_t bytes_on_wire = 0;  ///< All that all ranks sent, control included.
   std::uint64_t foreign_frames = 0;
   std::uint64_t repaired_frames = 0;
-  Kbps rate_kbps = 0;               ///< Median planned rate.
+  Kbps rate_kbps = 0;                ///< Median planned rate.
   double receivers_per_round = 0.0;  ///< Mean of the sum over ranks.
-  struct { double min = 0, median = 0, p99 = 0, max = 0; } round_ms;  ///< The slowest rank's of each.
+  struct {
+    double min = 0, median = 0, p99 = 0, max = 0;
+  } round_ms;  ///< The slowest rank's of each.
   std::vector<CurvePoint> workers, baseline, local_only;
   std::vector<std::string> notices;  ///< Of all ranks, each once.
 
@@ -77,9 +79,9 @@ class LiveCurve {
   std::uint32_t finished_ = 0;  ///< Epochs below are done.
 };
 
-/// Makes the result from all published keys, and trains the baseline and the workers that never talk.
-/// `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank that is not
-/// lost, malformed, or of another size; no rank finished.
+/// Makes the result from all published keys, and trains the baseline and the workers that never
+/// talk. `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank
+/// that is not lost, malformed, or of another size; no rank finished.
 Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
                              const std::map<std::string, Bytes>& published,
                              std::span<const Rank> lost);

@@ -91,7 +91,8 @@ class RankTraining {
 
   Result<void> publish_snapshot(std::uint32_t epoch) {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
-    return worker_.publish(snapshot_tag(epoch), encode(Snapshot{epoch, rounds, seconds_, parameters_}));
+    return worker_.publish(snapshot_tag(epoch),
+                           encode(Snapshot{epoch, rounds, seconds_, parameters_}));
   }
 
   Worker& worker_;
