@@ -23,7 +23,7 @@ packages_of() {
 missing_packages() {
   local name
   for name in $(packages_of "$@"); do
-    [[ $(dpkg-query -W -f='${db:Status-Status}\n' "$name" 2>/dev/null) == *installed* ]] ||
+    dpkg-query -W -f='${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed ||
       printf '%s\n' "$name"
   done
 }

@@ -1,7 +1,7 @@
 // The selection problem and its explicit solutions: who sends to whom, at which common rate.
 //
-// Notation of the SELMCAST papers (ICC'22, IEEE TSC 2024): every selected transfer of a round runs at
-// the common rate y; a sender with rate U pays y once (multicast) or per receiver (unicast), a
+// Notation of the SELMCAST papers (ICC'22, IEEE TSC 2024): every selected transfer of a round runs
+// at the common rate y; a sender with rate U pays y once (multicast) or per receiver (unicast), a
 // receiver with rate D pays y per sender it hears.
 #pragma once
 
@@ -28,14 +28,14 @@ RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept;
 enum class Fanout : std::uint8_t { multicast, unicast };
 
 struct SelectionProblem {
-  std::vector<std::uint32_t> p;   ///< Least receivers of each sender; its size is n.
+  std::vector<std::uint32_t> p;  ///< Least receivers of each sender; its size is n.
   Fanout fanout = Fanout::multicast;
-  std::vector<Kbps> tx_kbps;      ///< Available, background load already subtracted.
+  std::vector<Kbps> tx_kbps;  ///< Available, background load already subtracted.
   std::vector<Kbps> rx_kbps;
   std::vector<std::vector<std::uint32_t>> age;  ///< age[i][j]; empty = all equal.
   std::vector<std::pair<Rank, Rank>> forced;    ///< (sender, receiver) pairs that must be served.
-  std::uint32_t k = 0;            ///< Each receiver with rate gets >= ceil((n-1)/k) slots; 0 = none.
-  std::uint64_t seed = 1;         ///< For random choices only.
+  std::uint32_t k = 0;     ///< Each receiver with rate gets >= ceil((n-1)/k) slots; 0 = none.
+  std::uint64_t seed = 1;  ///< For random choices only.
 };
 
 struct Bottleneck {
