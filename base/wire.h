@@ -9,13 +9,18 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace selmcast {
 
 using Bytes = std::vector<std::byte>;
 
-template <std::unsigned_integral T>
+/// Not bool: a hostile byte other than 0 and 1 has no bool to become.
+template <class T>
+concept WireInteger = std::unsigned_integral<T> && !std::same_as<T, bool>;
+
+template <WireInteger T>
 constexpr T byte_swapped(T value) noexcept {
   T out = 0;
   for (std::size_t i = 0; i < sizeof(T); ++i) {
@@ -26,29 +31,32 @@ constexpr T byte_swapped(T value) noexcept {
 }
 
 /// Writes `value` at `at`; the caller guarantees sizeof(T) bytes of room.
-template <std::unsigned_integral T>
+template <WireInteger T>
 void store_le(std::byte* at, T value) noexcept {
-  if constexpr (std::endian::native == std::endian::big && sizeof(T) > 1) value = byte_swapped(value);
+  if constexpr (std::endian::native == std::endian::big && sizeof(T) > 1)
+    value = byte_swapped(value);
   std::memcpy(at, &value, sizeof value);
 }
 
 /// Reads a T at `at`; the caller guarantees sizeof(T) readable bytes.
-template <std::unsigned_integral T>
+template <WireInteger T>
 T load_le(const std::byte* at) noexcept {
   T value;
   std::memcpy(&value, at, sizeof value);
-  if constexpr (std::endian::native == std::endian::big && sizeof(T) > 1) value = byte_swapped(value);
+  if constexpr (std::endian::native == std::endian::big && sizeof(T) > 1)
+    value = byte_swapped(value);
   return value;
 }
 
 /// Appends integers and byte strings to a buffer it grows. For set-up messages, not the data path.
 class WireWriter {
  public:
-  template <std::unsigned_integral T>
+  template <WireInteger T>
   WireWriter& put(T value) {
-    const auto at = out_.size();
-    out_.resize(at + sizeof(T));
-    store_le(out_.data() + at, value);
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      out_.push_back(static_cast<std::byte>(value & 0xFFU));
+      if constexpr (sizeof(T) > 1) value = static_cast<T>(value >> 8U);
+    }
     return *this;
   }
   /// A length (u32) followed by the bytes.
@@ -58,18 +66,20 @@ class WireWriter {
     return *this;
   }
   WireWriter& put_text(std::string_view text) { return put_bytes(std::as_bytes(std::span(text))); }
-  Bytes take() && { return std::move(out_); }
+  /// Hands the bytes out; the writer is empty afterwards.
+  Bytes take() { return std::exchange(out_, {}); }
 
  private:
   Bytes out_;
 };
 
-/// Reads what WireWriter wrote, from hostile bytes: past the end every read fails and keeps failing.
+/// Reads what WireWriter wrote, from hostile bytes: past the end every read fails and keeps
+/// failing.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::byte> in) noexcept : in_(in) {}
 
-  template <std::unsigned_integral T>
+  template <WireInteger T>
   std::optional<T> get() noexcept {
     if (!ok_ || in_.size() < sizeof(T)) return fail<T>();
     const T value = load_le<T>(in_.data());

@@ -22,35 +22,46 @@ enum class FrameKind : std::uint8_t {
   data = 1,    ///< Parameters at `offset` of the stream.
   credit = 2,  ///< "I am in this round; you may send me up to byte `offset`." No payload.
   nack = 3,    ///< Missing frames; payload: NackRange list.
-  tail = 4,    ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if final.
-  ack = 5,     ///< "I need nothing more from you in this round." No payload.
-  evict = 6,   ///< "I stopped serving you in this round." No payload.
+  tail =
+      4,  ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if final.
+  ack = 5,    ///< "I need nothing more from you in this round." No payload.
+  evict = 6,  ///< "I stopped serving you in this round." No payload.
 };
 
 namespace frame_flag {
-inline constexpr std::uint16_t kRepair = 1;   ///< data: a retransmission.
-inline constexpr std::uint16_t kPatch = 2;    ///< data: a first transmission by unicast.
-inline constexpr std::uint16_t kFinal = 4;    ///< tail: the round's last frame was sent.
-inline constexpr std::uint16_t kGaveUp = 8;   ///< ack: the receiver stopped waiting, data is missing.
+inline constexpr std::uint16_t kRepair = 1;  ///< data: a retransmission.
+inline constexpr std::uint16_t kPatch = 2;   ///< data: a first transmission by unicast.
+inline constexpr std::uint16_t kFinal = 4;   ///< tail: the round's last frame was sent.
+inline constexpr std::uint16_t kGaveUp =
+    8;  ///< ack: the receiver stopped waiting, data is missing.
 }  // namespace frame_flag
 
 struct FrameHeader {
   FrameKind kind = FrameKind::data;
   std::uint32_t job = 0;
-  Rank sender = 0;             ///< Rank that sent this frame; below 65 536.
+  Rank sender = 0;  ///< Rank that sent this frame; below 65 536.
   std::uint16_t stream = 0;
   std::uint32_t epoch = 0;
   std::uint32_t round = 0;
   std::uint32_t chunk = 0;
   std::uint64_t offset = 0;
-  std::uint16_t length = 0;    ///< Payload bytes.
+  std::uint16_t length = 0;  ///< Payload bytes.
   std::uint16_t flags = 0;
 
   bool operator==(const FrameHeader&) const = default;
 };
 
 /// Why a frame was refused; the caller counts.
-enum class FrameError : std::uint8_t { none, short_frame, magic, version, kind, length, checksum, foreign_job };
+enum class FrameError : std::uint8_t {
+  none,
+  short_frame,
+  magic,
+  version,
+  kind,
+  length,
+  checksum,
+  foreign_job
+};
 
 struct ParsedFrame {
   FrameError error = FrameError::none;
@@ -76,9 +87,9 @@ struct NackRange {
 
 /// Writes at most out.size() / 8 ranges; returns the bytes used.
 std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept;
-/// Number of ranges in a NACK payload, or -1 if it is malformed: not a multiple of 8 bytes, an empty
-/// range, or one that reaches past `frames_total`. On success out[0..n) is filled (n <= out.size();
-/// a payload with more ranges is malformed).
+/// Number of ranges in a NACK payload, or -1 if it is malformed: not a multiple of 8 bytes, an
+/// empty range, or one that reaches past `frames_total`. On success out[0..n) is filled (n <=
+/// out.size(); a payload with more ranges is malformed).
 int parse_nack(std::span<const std::byte> payload, std::uint32_t frames_total,
                std::span<NackRange> out) noexcept;
 

@@ -27,8 +27,11 @@ class FrameBitmap {
   bool insert(std::uint32_t frame) noexcept;
   bool contains(std::uint32_t frame) const noexcept;
 
-  /// Fills `out` with the gaps below `end`, ascending and maximal, as many as fit; returns how many.
-  /// Amortised O(new words): it starts at the first gap it knows of.
+  /// Fills `out` with the gaps within [begin, end), ascending and maximal there, as many as fit;
+  /// returns how many. O(words in between).
+  std::size_t gaps_between(std::uint32_t begin, std::uint32_t end,
+                           std::span<NackRange> out) noexcept;
+  /// The same from the first gap on: amortised O(new words), as it remembers the first gap.
   std::size_t gaps_below(std::uint32_t end, std::span<NackRange> out) noexcept;
   /// Lowest absent frame; frames() when complete.
   std::uint32_t first_gap() noexcept;

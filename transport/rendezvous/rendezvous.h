@@ -1,8 +1,8 @@
 // How ranks of a job find each other and agree: a small replicated key-value store.
 //
 // The same interface fits PMIx (put/commit/fence/get) and torchrun's store (set/get/compare_set).
-// One server holds the truth and orders all writes; every client keeps a copy that the server feeds,
-// so try_get() is local. All clients see the writes in the same order.
+// One server holds the truth and orders all writes; every client keeps a copy that the server
+// feeds, so try_get() is local. All clients see the writes in the same order.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,8 @@ class Rendezvous {
   virtual std::uint32_t world() const noexcept = 0;
 
   /// Sets `key`; the last write wins. Keys beginning with "result/" are kept by the server and not
-  /// copied to the clients.
+  /// copied to the clients. Keys have 1 to 256 bytes, values up to 1 MiB, under "result/" up to
+  /// 64 MiB; beyond that bad_input. Returns once the bytes are on their way.
   virtual Result<void> put(std::string_view key, std::span<const std::byte> value) = 0;
   /// Sets `key` only if nobody has: a later try_get() tells whose value stands. (Compare-and-set
   /// against absence.)
@@ -40,12 +41,15 @@ class Rendezvous {
   virtual Result<bool> update(Duration at_most) = 0;
   /// The server's word that this rank's connection broke before it said leave().
   virtual bool lost(Rank rank) const noexcept = 0;
-  /// Says goodbye: from here on the end of the connection is no loss.
+  /// Says goodbye: from here on the end of the connection is no loss. Waits up to 5 s for the
+  /// server's word that it has taken in everything this client wrote.
   virtual void leave() noexcept = 0;
 };
 
 /// Waits until `key` is there. The error names the key and the time; `what` completes the sentence
-/// "waiting for <what>". Also fails when `from` is lost meanwhile.
+/// "waiting for <what>". Also fails when `from` is lost meanwhile. Time is this host's; a
+/// LocalStore cannot change while its one thread is in here, so there it only spins until
+/// `timeout`.
 Result<Bytes> wait_for_key(Rendezvous& rendezvous, std::string_view key, Duration timeout,
                            std::string_view what, std::optional<Rank> from = std::nullopt);
 
@@ -56,8 +60,10 @@ struct StoreAddress {
   std::uint16_t port = 0;
   std::string path;  ///< unix_socket
 };
-/// Error (bad_input) on anything but the two forms.
+/// Error (bad_input) on anything but the two forms. An IPv6 host is written in brackets.
 Result<StoreAddress> parse_store_address(std::string_view text);
+/// The form that parse_store_address() reads.
+std::string to_string(const StoreAddress& address);
 
 /// The server: one thread of its own that starts in start() and ends in the destructor.
 class StoreServer {

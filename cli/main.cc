@@ -1,0 +1,71 @@
+// The program `selmcast`: one subcommand per file of this folder.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "cli/common.h"
+#include "cli/doctor.h"
+#include "cli/policies.h"
+
+namespace selmcast {
+namespace {
+
+void add_commands(CLI::App& app, int& exit_status) {
+  add_doctor_command(app, exit_status);
+  add_policies_command(app, exit_status);
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
+/// The parser's complaint in one line, with the command whose help lists what is allowed.
+Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    return bad_input(std::string(error.what()) + "; allowed: " + command_names(app) +
+                     ", --help, --version");
+  }
+  const std::string command = "selmcast " + chosen.back()->get_name();
+  return bad_input(command + ": " + error.what() + "; \"" + command +
+                   " --help\" lists what is allowed");
+}
+
+int run(int argc, char** argv) {
+  int exit_status = 0;
+  CLI::App app{"selmcast: synchronise the workers of a training job by selective multicast",
+               "selmcast"};
+  app.set_version_flag("--version", "selmcast " SELMCAST_VERSION);
+  app.require_subcommand(1);
+  add_commands(app, exit_status);
+  app.footer("Example:\n  selmcast train --workers 8 --policy \"select=selmcast:3\"");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    return print_error(usage_error(app, error));
+  }
+  return exit_status;
+}
+
+}  // namespace
+}  // namespace selmcast
+
+int main(int argc, char** argv) {
+  // A reader that went away is an error of one write, not a reason to die without a word.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return selmcast::run(argc, argv);
+  } catch (const std::exception& error) {
+    return selmcast::print_error(selmcast::failed(std::string("unexpected: ") + error.what()));
+  }
+}

@@ -1,0 +1,162 @@
+#include "multicast/frame.h"
+
+#include "base/check.h"
+#include "base/checksum.h"
+#include "base/wire.h"
+
+namespace selmcast {
+namespace {
+
+// Byte offsets of the header's fields; see the layout in frame.h.
+enum At : std::size_t {
+  kMagicAt = 0,
+  kVersionAt = 2,
+  kKindAt = 3,
+  kJobAt = 4,
+  kSenderAt = 8,
+  kStreamAt = 10,
+  kEpochAt = 12,
+  kRoundAt = 16,
+  kChunkAt = 20,
+  kOffsetAt = 24,
+  kLengthAt = 32,
+  kFlagsAt = 34,
+  kCrcAt = 36,
+};
+static_assert(kCrcAt + sizeof(std::uint32_t) == kFrameHeaderBytes);
+
+constexpr std::size_t kNackRangeBytes = 8;
+
+std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payload) noexcept {
+  return crc32c(crc32c(0, {header, kCrcAt}), payload);
+}
+
+bool known_kind(std::uint8_t kind) noexcept {
+  return kind >= static_cast<std::uint8_t>(FrameKind::data) &&
+         kind <= static_cast<std::uint8_t>(FrameKind::evict);
+}
+
+}  // namespace
+
+void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
+                  std::byte* out) noexcept {
+  SELMCAST_CHECK(header.length == payload.size() && payload.size() <= kFramePayloadMax,
+                 "a frame's length field must be the size of its payload");
+  SELMCAST_CHECK(header.sender <= 0xFFFFU, "a frame's sender must fit in 16 bits");
+  store_le(out + kMagicAt, kFrameMagic);
+  store_le(out + kVersionAt, kFrameVersion);
+  store_le(out + kKindAt, static_cast<std::uint8_t>(header.kind));
+  store_le(out + kJobAt, header.job);
+  store_le(out + kSenderAt, static_cast<std::uint16_t>(header.sender));
+  store_le(out + kStreamAt, header.stream);
+  store_le(out + kEpochAt, header.epoch);
+  store_le(out + kRoundAt, header.round);
+  store_le(out + kChunkAt, header.chunk);
+  store_le(out + kOffsetAt, header.offset);
+  store_le(out + kLengthAt, header.length);
+  store_le(out + kFlagsAt, header.flags);
+  store_le(out + kCrcAt, frame_crc(out, payload));
+}
+
+ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept {
+  const auto refuse = [](FrameError error) { return ParsedFrame{error, {}, {}}; };
+  if (frame.size() < kFrameHeaderBytes) return refuse(FrameError::short_frame);
+  const std::byte* in = frame.data();
+  if (load_le<std::uint16_t>(in + kMagicAt) != kFrameMagic) return refuse(FrameError::magic);
+  if (load_le<std::uint8_t>(in + kVersionAt) != kFrameVersion) return refuse(FrameError::version);
+  const auto kind = load_le<std::uint8_t>(in + kKindAt);
+  if (!known_kind(kind)) return refuse(FrameError::kind);
+  const auto payload = frame.subspan(kFrameHeaderBytes);
+  const auto length = load_le<std::uint16_t>(in + kLengthAt);
+  if (length != payload.size() || length > kFramePayloadMax) return refuse(FrameError::length);
+  if (load_le<std::uint32_t>(in + kCrcAt) != frame_crc(in, payload)) {
+    return refuse(FrameError::checksum);
+  }
+  ParsedFrame parsed;
+  parsed.header = {
+      .kind = static_cast<FrameKind>(kind),
+      .job = load_le<std::uint32_t>(in + kJobAt),
+      .sender = load_le<std::uint16_t>(in + kSenderAt),
+      .stream = load_le<std::uint16_t>(in + kStreamAt),
+      .epoch = load_le<std::uint32_t>(in + kEpochAt),
+      .round = load_le<std::uint32_t>(in + kRoundAt),
+      .chunk = load_le<std::uint32_t>(in + kChunkAt),
+      .offset = load_le<std::uint64_t>(in + kOffsetAt),
+      .length = length,
+      .flags = load_le<std::uint16_t>(in + kFlagsAt),
+  };
+  if (parsed.header.job != job) return refuse(FrameError::foreign_job);
+  parsed.payload = payload;
+  return parsed;
+}
+
+std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept {
+  std::size_t used = 0;
+  for (const NackRange& range : ranges) {
+    if (out.size() - used < kNackRangeBytes) break;
+    store_le(out.data() + used, range.first);
+    store_le(out.data() + used + 4, range.count);
+    used += kNackRangeBytes;
+  }
+  return used;
+}
+
+int parse_nack(std::span<const std::byte> payload, std::uint32_t frames_total,
+               std::span<NackRange> out) noexcept {
+  if (payload.size() % kNackRangeBytes != 0) return -1;
+  const std::size_t ranges = payload.size() / kNackRangeBytes;
+  if (ranges > out.size() || payload.size() > kFramePayloadMax) return -1;
+  for (std::size_t i = 0; i < ranges; ++i) {
+    const std::byte* at = payload.data() + i * kNackRangeBytes;
+    const NackRange range{load_le<std::uint32_t>(at), load_le<std::uint32_t>(at + 4)};
+    // Written so that first + count cannot wrap around.
+    if (range.count == 0 || range.first >= frames_total ||
+        range.count > frames_total - range.first) {
+      return -1;
+    }
+    out[i] = range;
+  }
+  return static_cast<int>(ranges);
+}
+
+const char* to_string(FrameError error) noexcept {
+  switch (error) {
+    case FrameError::none:
+      return "none";
+    case FrameError::short_frame:
+      return "shorter than a frame header";
+    case FrameError::magic:
+      return "not a frame (magic)";
+    case FrameError::version:
+      return "another frame version";
+    case FrameError::kind:
+      return "unknown frame kind";
+    case FrameError::length:
+      return "length field differs from the frame's size";
+    case FrameError::checksum:
+      return "checksum mismatch";
+    case FrameError::foreign_job:
+      return "frame of another job";
+  }
+  return "invalid";
+}
+
+const char* to_string(FrameKind kind) noexcept {
+  switch (kind) {
+    case FrameKind::data:
+      return "data";
+    case FrameKind::credit:
+      return "credit";
+    case FrameKind::nack:
+      return "nack";
+    case FrameKind::tail:
+      return "tail";
+    case FrameKind::ack:
+      return "ack";
+    case FrameKind::evict:
+      return "evict";
+  }
+  return "invalid";
+}
+
+}  // namespace selmcast

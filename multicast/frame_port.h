@@ -1,0 +1,94 @@
+// The sending side of a transport as the sessions see it: frames to ranks and groups, from a fixed
+// arena of headers, batched into one post per turn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/fixed_stack.h"
+#include "base/result.h"
+#include "multicast/frame.h"
+#include "multicast/stream_shape.h"
+#include "transport/transport.h"
+
+namespace selmcast {
+
+/// Frame bytes (header and payload) handed to the transport since the port was made.
+struct PortCounters {
+  std::uint64_t first_bytes = 0;    ///< First transmissions by the planned way.
+  std::uint64_t patch_bytes = 0;    ///< First transmissions that patch a ring plan.
+  std::uint64_t repair_bytes = 0;
+  std::uint64_t control_bytes = 0;
+  std::uint64_t repaired_frames = 0;
+  std::uint64_t send_failures = 0;  ///< Completions with a status other than ok.
+};
+
+/// Consecutive frames of a stream to send as one request.
+struct FrameRun {
+  std::uint32_t epoch = 0;
+  std::uint32_t round = 0;
+  std::uint16_t stream = 0;
+  std::uint16_t flags = 0;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;  ///< At most StreamShape::chunk_frames.
+  const std::byte* data = nullptr;  ///< Start of the stream.
+  RegionId region = 0;
+};
+
+/// One thread. Must be destroyed before its transport.
+class FramePort {
+ public:
+  /// Registers the header arena. Errors of the transport pass through.
+  static Result<std::unique_ptr<FramePort>> make(Transport& transport, std::uint32_t job, Rank self,
+                                                 std::uint32_t world, std::uint32_t chunk_frames);
+
+  Result<void> connect(Rank rank, const PeerAddress& address);
+  Rank self() const noexcept { return self_; }
+  std::uint32_t world() const noexcept { return world_; }
+  Transport& transport() const noexcept { return transport_; }
+  /// A reason to give up on sending altogether, see Transport::last_error().
+  bool broken() const noexcept { return broken_; }
+
+  /// Queues one control frame to `to`; header.sender, job and length are filled in. False: no slot
+  /// is free, try again next turn. payload.size() <= kControlPayloadMax.
+  bool send_control(Rank to, FrameHeader header, std::span<const std::byte> payload) noexcept;
+  /// Queues frames of a stream. False: no slot is free.
+  bool send_frames(Destination to, const StreamShape& shape, const FrameRun& run) noexcept;
+  Destination destination(Rank rank) const noexcept { return Destination::to(endpoints_[rank]); }
+
+  /// Posts what was queued. Call once per turn.
+  void flush() noexcept;
+  void on_send_completion(const Completion& completion) noexcept;
+  /// Data requests queued or posted and not completed: their memory must stay unchanged.
+  std::uint32_t data_in_flight() const noexcept { return data_in_flight_; }
+  bool data_slot_free() const noexcept { return !free_data_.empty(); }
+
+  const PortCounters& counters() const noexcept { return counters_; }
+
+  static constexpr std::uint32_t kControlPayloadMax = 1024;
+
+ private:
+  FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
+            std::uint32_t chunk_frames);
+  void enqueue(Destination to, std::uint32_t slot, std::uint32_t slices,
+               std::uint32_t frame_bytes) noexcept;
+  LocalSlice* slices_of(std::uint32_t slot) noexcept;
+
+  Transport& transport_;
+  std::uint32_t job_, self_, world_, chunk_frames_;
+  std::uint32_t data_slots_ = 0, control_slots_ = 0;
+  std::uint32_t data_in_flight_ = 0;
+  bool broken_ = false;
+  std::vector<std::byte> arena_;  ///< Headers of data slots, then control frames.
+  Region arena_region_;
+  std::vector<LocalSlice> slices_;
+  FixedStack<std::uint32_t> free_data_, free_control_;  ///< Slot numbers.
+  std::vector<SendRequest> queue_;  ///< Not yet posted: [queue_head_, queue_size_).
+  std::size_t queue_head_ = 0, queue_size_ = 0;
+  std::vector<Endpoint> endpoints_;
+  PortCounters counters_;
+};
+
+}  // namespace selmcast

@@ -1,0 +1,290 @@
+#include "multicast/receive_session.h"
+
+#include <algorithm>
+
+#include "base/wire.h"
+#include "multicast/digest.h"
+
+namespace selmcast {
+
+namespace {
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr Duration kBackoff = microseconds(300);    // At least; twice that at most.
+constexpr Duration kPatienceFirst = milliseconds(10);
+constexpr Duration kPatienceMax = milliseconds(200);
+constexpr Duration kCreditRepeat = milliseconds(20);  // Until the first frame: credit may be lost.
+constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
+}  // namespace
+
+ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
+    : port_(port),
+      settings_(settings),
+      epoch_(settings.epoch),
+      sources_(settings.senders_max),
+      source_index_(port.world(), kNoSource),
+      dropped_ranks_(port.world(), 0),
+      gave_up_round_(port.world(), 0),
+      backoff_(mix_seed(settings.seed ^ port.self())),
+      loss_(mix_seed(settings.seed ^ (std::uint64_t{port.self()} << 32U) ^ 0x1055)) {
+  for (auto& source : sources_) source.bitmap.resize(settings.shape.frames());  // set-up:
+}
+
+void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
+                           std::span<const Rank> senders) noexcept {
+  epoch_ = epoch;
+  round_ = round;
+  begun_ = true;
+  mismatch_.reset();
+  std::fill(source_index_.begin(), source_index_.end(), kNoSource);
+  source_count_ = senders.size();
+  unsettled_ = 0;
+  const std::uint64_t share =
+      settings_.window_bytes / std::max<std::size_t>(senders.size(), 1) /
+      (settings_.shape.frame_payload + kFrameHeaderBytes);
+  window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
+  next_timer_ = now;
+  for (std::size_t s = 0; s < senders.size(); ++s) {
+    auto& source = sources_[s];
+    source_index_[senders[s]] = static_cast<std::uint16_t>(s);
+    source.rank = senders[s];
+    source.bitmap.clear();
+    source.digest = source.tail_digest = 0;
+    source.tail_final = source.credit_due = false;
+    source.tail_end = source.credit = source.nacked_end = 0;
+    source.nack_at = source.again_at = kNever;
+    source.patience = kPatienceFirst;
+    source.last_heard = source.last_progress = now;
+    source.state = dropped_ranks_[source.rank] != 0 ? SenderState::lost : SenderState::hearing;
+    if (source.state != SenderState::hearing) continue;
+    ++unsettled_;
+    grant(source, now);
+  }
+}
+
+ReceiveSession::Source* ReceiveSession::source_of(Rank rank) noexcept {
+  const std::uint16_t index = source_index_[rank];
+  return index == kNoSource ? nullptr : &sources_[index];
+}
+
+SenderState ReceiveSession::state(Rank rank) const noexcept {
+  const std::uint16_t index = source_index_[rank];
+  return index == kNoSource ? SenderState::none : sources_[index].state;
+}
+
+Rank ReceiveSession::first_unsettled() const noexcept {
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    if (sources_[s].state == SenderState::hearing) return sources_[s].rank;
+  }
+  return port_.world();
+}
+
+void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
+  if (Source* source = source_of(from)) source->last_heard = now;
+}
+
+void ReceiveSession::settle(Source& source, SenderState state) noexcept {
+  if (source.state != SenderState::hearing) return;
+  source.state = state;
+  --unsettled_;
+  if (state != SenderState::complete) gave_up_round_[source.rank] = round_ + 1;
+}
+
+void ReceiveSession::drop(Rank rank) noexcept {
+  dropped_ranks_[rank] = 1;
+  if (Source* source = source_of(rank)) settle(*source, SenderState::lost);
+}
+
+void ReceiveSession::grant(Source& source, TimePoint now) noexcept {
+  const std::uint32_t frames = settings_.shape.frames();
+  const std::uint32_t limit = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      frames, std::uint64_t{std::max(source.bitmap.horizon(), source.tail_end)} + window_frames_));
+  const FrameHeader header{
+      .kind = FrameKind::credit,
+      .epoch = epoch_,
+      .round = round_,
+      .offset = limit == frames ? settings_.shape.bytes : settings_.shape.offset_of(limit)};
+  source.credit_due = !port_.send_control(source.rank, header, {});
+  if (!source.credit_due) source.credit = limit;
+  source.next_credit = now + kCreditRepeat;
+}
+
+Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::byte> payload,
+                                TimePoint now) noexcept {
+  const auto& shape = settings_.shape;
+  if (!begun_ || header.epoch != epoch_ || header.round != round_) {
+    ++counters_.stale;
+    return Verdict::stale;
+  }
+  Source* source = source_of(header.sender);
+  if (source == nullptr) return Verdict::foreign;
+  if (source->state != SenderState::hearing) {
+    ++counters_.duplicates;
+    return Verdict::duplicate;
+  }
+  if (header.stream != 0 || header.offset >= shape.bytes ||
+      header.offset % shape.frame_payload != 0 ||
+      header.length != shape.length_of(shape.frame_at(header.offset))) {
+    ++counters_.malformed;
+    return Verdict::malformed;
+  }
+  if (settings_.loss > 0 && loss_.chance(settings_.loss)) {
+    ++counters_.dropped;
+    return Verdict::dropped;
+  }
+  const std::uint32_t frame = shape.frame_at(header.offset);
+  if (!source->bitmap.insert(frame)) {
+    ++counters_.duplicates;
+    return Verdict::duplicate;
+  }
+  counters_.payload_bytes += payload.size();
+  source->digest += frame_digest(header.offset, payload);
+  source->last_heard = source->last_progress = now;
+  if ((header.flags & frame_flag::kRepair) != 0) {
+    source->patience = kPatienceFirst;
+    source->again_at = now + source->patience;
+  }
+  const std::uint32_t horizon = source->bitmap.horizon();
+  if (source->bitmap.present() != horizon) notice_gaps(*source, now);
+  if (source->credit < shape.frames() && source->credit < horizon + window_frames_ / 2 + 1) {
+    source->credit_due = true;
+    wake_at(now);
+  }
+  if (source->bitmap.complete()) try_complete(*source);
+  return Verdict::fresh;
+}
+
+std::uint32_t ReceiveSession::known_end(const Source& source) const noexcept {
+  return std::max(source.bitmap.horizon(), source.tail_end);
+}
+
+void ReceiveSession::notice_gaps(Source& source, TimePoint now) noexcept {
+  if (source.nacked_end >= known_end(source) || source.nack_at != kNever) return;
+  const auto jitter = backoff_.below(static_cast<std::uint32_t>(kBackoff.count()));
+  source.nack_at = now + kBackoff + Duration(static_cast<Duration::rep>(jitter));
+  wake_at(source.nack_at);
+}
+
+void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept {
+  std::array<NackRange, kRangesMax> ranges;
+  const std::uint32_t end = known_end(source);
+  const std::size_t count =
+      all ? source.bitmap.gaps_below(end, ranges)
+          : source.bitmap.gaps_between(source.nacked_end, end, ranges);
+  source.nack_at = kNever;
+  if (count == 0) {
+    source.nacked_end = std::max(source.nacked_end, end);
+    if (all) source.again_at = kNever;
+    return;
+  }
+  std::array<std::byte, FramePort::kControlPayloadMax> payload;
+  const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
+  const FrameHeader header{.kind = FrameKind::nack, .epoch = epoch_, .round = round_};
+  if (!port_.send_control(source.rank, header, {payload.data(), bytes})) {
+    source.nack_at = now + microseconds(100);
+    wake_at(source.nack_at);
+    return;
+  }
+  const auto& last = ranges[count - 1];
+  const bool more = count == ranges.size();
+  source.nacked_end = std::max(source.nacked_end, more ? last.first + last.count : end);
+  for (std::size_t i = 0; i < count; ++i) counters_.nacked_frames += ranges[i].count;
+  if (more) notice_gaps(source, now);
+  if (all || source.again_at == kNever) {
+    source.again_at = now + source.patience;
+    if (all) source.patience = std::min(source.patience * 2, kPatienceMax);
+  }
+}
+
+void ReceiveSession::try_complete(Source& source) noexcept {
+  if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing) return;
+  if (source.digest != source.tail_digest) mismatch_ = source.rank;
+  settle(source, SenderState::complete);
+  send_ack(source.rank, epoch_, round_, false);
+}
+
+void ReceiveSession::send_ack(Rank to, std::uint32_t epoch, std::uint32_t round,
+                              bool gave_up) noexcept {
+  // A lost or unsent ACK costs one more TAIL, which asks for it again.
+  port_.send_control(to,
+                     FrameHeader{.kind = FrameKind::ack,
+                                 .epoch = epoch,
+                                 .round = round,
+                                 .flags = gave_up ? frame_flag::kGaveUp : std::uint16_t{0}},
+                     {});
+}
+
+void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
+  if (header.epoch < epoch_ || (begun_ && header.round <= round_)) {
+    send_ack(header.sender, header.epoch, header.round,
+             gave_up_round_[header.sender] == header.round + 1);
+    return;
+  }
+  // The sender is ahead of us and asks whether we live; credit without bytes says so.
+  port_.send_control(header.sender,
+                     FrameHeader{.kind = FrameKind::credit, .epoch = epoch_, .round = round_}, {});
+}
+
+void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,
+                                TimePoint now) noexcept {
+  if (header.kind != FrameKind::tail && header.kind != FrameKind::evict) return;
+  const bool current = begun_ && header.epoch == epoch_ && header.round == round_;
+  Source* source = current ? source_of(header.sender) : nullptr;
+  if (header.kind == FrameKind::evict) {
+    if (source != nullptr) settle(*source, SenderState::evicted_us);
+    return;
+  }
+  if (payload.size() != 8) {
+    ++counters_.malformed;
+    return;
+  }
+  if (source == nullptr || source->state != SenderState::hearing) return answer_old_tail(header);
+  const auto& shape = settings_.shape;
+  source->tail_end = std::max(source->tail_end,
+                              std::min(shape.frame_at(header.offset), shape.frames()));
+  if ((header.flags & frame_flag::kFinal) != 0) {
+    source->tail_final = true;
+    source->tail_digest = load_le<std::uint64_t>(payload.data());
+    source->tail_end = shape.frames();
+  }
+  if (source->bitmap.present() < source->tail_end) {
+    notice_gaps(*source, now);
+    if (source->again_at == kNever && source->nack_at == kNever) {
+      source->again_at = now + source->patience;
+      wake_at(source->again_at);
+    }
+  }
+  // The sender may be waiting for credit that was lost.
+  if (!source->tail_final) source->credit_due = true;
+  wake_at(now);
+  try_complete(*source);
+}
+
+void ReceiveSession::progress(TimePoint now) noexcept {
+  next_timer_ = kNever;
+  if (unsettled_ == 0) return;
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    auto& source = sources_[s];
+    if (source.state != SenderState::hearing) continue;
+    const bool untouched = source.bitmap.horizon() == 0;
+    if (source.credit_due || (untouched && source.next_credit <= now)) grant(source, now);
+    if (source.nack_at <= now) {
+      send_nack(source, false, now);
+    } else if (source.again_at <= now) {
+      send_nack(source, true, now);
+    }
+    const TimePoint expires = std::min(source.last_heard + settings_.timeout,
+                                       source.last_progress + 2 * settings_.timeout);
+    if (expires <= now) {
+      settle(source, SenderState::silent);
+      send_ack(source.rank, epoch_, round_, true);
+      continue;
+    }
+    wake_at(std::min({source.nack_at, source.again_at, expires}));
+    if (untouched) wake_at(source.next_credit);
+    if (source.credit_due) wake_at(now + microseconds(100));
+  }
+}
+
+}  // namespace selmcast

@@ -1,0 +1,129 @@
+// The receiver's half of reliable multicast: one round of one stream from the senders it must hear.
+//
+// From (epoch, round) the receiver knows whom it must hear, so a sender lost entirely is noticed too.
+// Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do not all
+// ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame arrived and
+// its digest matches; or when it is given up: lost, evicting us, silent for `timeout`, or without
+// progress for twice that long.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "multicast/frame_bitmap.h"
+#include "multicast/frame_port.h"
+#include "multicast/stream_shape.h"
+
+namespace selmcast {
+
+struct ReceiveSettings {
+  StreamShape shape;
+  Duration timeout{std::chrono::seconds(10)};
+  std::uint64_t window_bytes = 1U << 20U;  ///< May be under way to this rank, all senders together.
+  std::uint32_t senders_max = 1;
+  double loss = 0.0;                       ///< Share of data frames dropped on purpose.
+  std::uint64_t seed = 1;                  ///< For back-off and loss.
+  std::uint32_t epoch = 0;                 ///< Rounds of earlier epochs count as over.
+};
+
+/// What to do with a data frame.
+enum class Verdict : std::uint8_t {
+  fresh,      ///< Merge its payload: it is counted as received.
+  duplicate,
+  stale,      ///< Of a round that is over or not begun.
+  foreign,    ///< Of the current round from a rank that is not to be heard.
+  malformed,  ///< Offset, length or stream does not fit.
+  dropped,    ///< By the loss that was asked for.
+};
+
+enum class SenderState : std::uint8_t { none, hearing, complete, evicted_us, silent, lost };
+
+struct ReceiveCounters {
+  std::uint64_t payload_bytes = 0;  ///< Fresh.
+  std::uint64_t duplicates = 0;
+  std::uint64_t stale = 0;
+  std::uint64_t malformed = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t nacked_frames = 0;
+};
+
+/// One thread. Allocates in the constructor only.
+class ReceiveSession {
+ public:
+  ReceiveSession(FramePort& port, const ReceiveSettings& settings);
+
+  /// Opens a round: grants the first credit to each sender that is not dropped.
+  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
+             std::span<const Rank> senders) noexcept;
+
+  /// A checked data frame. On `fresh` the caller merges the payload before anything else.
+  Verdict on_data(const FrameHeader& header, std::span<const std::byte> payload,
+                  TimePoint now) noexcept;
+  /// A checked TAIL or EVICT frame of any epoch and round.
+  void on_control(const FrameHeader& header, std::span<const std::byte> payload,
+                  TimePoint now) noexcept;
+  void heard(Rank from, TimePoint now) noexcept;
+  void drop(Rank rank) noexcept;
+
+  void progress(TimePoint now) noexcept;
+  TimePoint next_timer() const noexcept { return next_timer_; }
+
+  bool done() const noexcept { return unsettled_ == 0; }
+  SenderState state(Rank rank) const noexcept;
+  /// A sender whose frames all arrived but whose digest differs; the round has failed.
+  std::optional<Rank> digest_mismatch() const noexcept { return mismatch_; }
+  Rank first_unsettled() const noexcept;
+  const ReceiveCounters& counters() const noexcept { return counters_; }
+
+ private:
+  struct Source {
+    Rank rank = 0;
+    SenderState state = SenderState::none;
+    FrameBitmap bitmap;
+    std::uint64_t digest = 0, tail_digest = 0;
+    bool tail_final = false;
+    std::uint32_t tail_end = 0;      ///< The sender says it sent frames [0, tail_end).
+    std::uint32_t credit = 0;        ///< Frames granted.
+    bool credit_due = false;
+    std::uint32_t nacked_end = 0;    ///< Gaps below were asked for already.
+    TimePoint nack_at = kNever;      ///< New gaps are asked for then.
+    TimePoint again_at = kNever;     ///< Everything missing is asked for again then.
+    Duration patience{};             ///< Doubles with each NACK that brought nothing.
+    TimePoint next_credit{};
+    TimePoint last_heard{}, last_progress{};
+  };
+  static constexpr std::uint16_t kNoSource = 0xFFFF;
+
+  Source* source_of(Rank rank) noexcept;
+  std::uint32_t known_end(const Source& source) const noexcept;
+  void notice_gaps(Source& source, TimePoint now) noexcept;
+  void send_nack(Source& source, bool all, TimePoint now) noexcept;
+  void grant(Source& source, TimePoint now) noexcept;
+  void try_complete(Source& source) noexcept;
+  void send_ack(Rank to, std::uint32_t epoch, std::uint32_t round, bool gave_up) noexcept;
+  void settle(Source& source, SenderState state) noexcept;
+  void answer_old_tail(const FrameHeader& header) noexcept;
+  void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
+
+  FramePort& port_;
+  ReceiveSettings settings_;
+  std::uint32_t epoch_ = 0, round_ = 0;
+  bool begun_ = false;
+  std::uint32_t window_frames_ = 1;   ///< Per sender, this round.
+  std::vector<Source> sources_;       ///< [0, source_count_) are in use.
+  std::size_t source_count_ = 0;
+  std::vector<std::uint16_t> source_index_;  ///< By rank.
+  std::vector<std::uint8_t> dropped_ranks_;
+  std::vector<std::uint32_t> gave_up_round_;  ///< By rank: last round given up, plus one.
+  std::uint32_t unsettled_ = 0;
+  std::optional<Rank> mismatch_;
+  SplitMix64 backoff_, loss_;
+  ReceiveCounters counters_;
+  TimePoint next_timer_ = kNever;
+};
+
+}  // namespace selmcast

@@ -1,0 +1,281 @@
+#include "multicast/send_session.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/wire.h"
+#include "multicast/digest.h"
+
+namespace selmcast {
+
+namespace {
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr Duration kTailFirst = milliseconds(2);
+constexpr Duration kTailMax = milliseconds(50);
+// A sender that was not scheduled may catch up by this much; more would burst into shaped queues.
+constexpr Duration kCatchUp = milliseconds(4);
+// While fresh data flows, repairs take at most one part in this many of the rate.
+constexpr int kRepairShare = 4;
+constexpr std::size_t kNackRangesMax = FramePort::kControlPayloadMax / 8;
+
+bool settled(ReceiverState s) noexcept {
+  return s != ReceiverState::waiting && s != ReceiverState::active;
+}
+}  // namespace
+
+SendSession::SendSession(FramePort& port, const SendSettings& settings)
+    : port_(port), settings_(settings), peers_(port.world()), lanes_(settings.lanes_max) {
+  for (auto& lane : lanes_) {
+    lane.repairs.resize(settings.shape.frames(), port.world());  // set-up:
+  }
+}
+
+void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
+                        const std::byte* data, RegionId region, std::span<const LaneSpec> lanes,
+                        Kbps wire_kbps) noexcept {
+  epoch_ = epoch;
+  round_ = round;
+  data_ = data;
+  region_ = region;
+  wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
+  digest_ = 0;
+  digest_frames_ = 0;
+  unsettled_ = 0;
+  lane_count_ = lanes.size();
+  for (auto& peer : peers_) peer.state = ReceiverState::none;
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
+    auto& lane = lanes_[l];
+    lane.spec = &lanes[l];
+    lane.next_frame = lane.live = 0;
+    lane.next_send = lane.next_repair = now;
+    lane.repairs.clear();
+    for (const Rank rank : lanes[l].receivers) {
+      auto& peer = peers_[rank];
+      peer.state = peer.dropped ? ReceiverState::lost : ReceiverState::waiting;
+      if (peer.dropped) continue;
+      peer.lane = static_cast<std::uint32_t>(l);
+      if (peer.credit_round != round) {
+        peer.credit_round = round;
+        peer.credit_frames = 0;
+      }
+      if (peer.credit_frames > 0) peer.state = ReceiverState::active;
+      peer.first_missing = 0;
+      peer.final_tail_sent = false;
+      peer.last_heard = peer.last_progress = now;
+      peer.tail_interval = kTailFirst;
+      peer.next_tail = now + kTailMax;
+      ++lane.live;
+      ++unsettled_;
+    }
+  }
+  next_timer_ = now;
+}
+
+void SendSession::drop(Rank rank) noexcept {
+  auto& peer = peers_[rank];
+  peer.dropped = true;
+  settle(rank, ReceiverState::lost);
+}
+
+void SendSession::settle(Rank rank, ReceiverState state) noexcept {
+  auto& peer = peers_[rank];
+  if (settled(peer.state)) return;
+  peer.state = state;
+  --lanes_[peer.lane].live;
+  --unsettled_;
+}
+
+Rank SendSession::first_unsettled() const noexcept {
+  Rank rank = 0;
+  while (rank < peers_.size() && settled(peers_[rank].state)) ++rank;
+  return rank;
+}
+
+void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
+  auto& peer = peers_[header.sender];
+  const auto& shape = settings_.shape;
+  const std::uint32_t frames = std::min(shape.frame_at(header.offset), shape.frames());
+  // Credit may come before begin() and is kept until then; that of an older round is a sign of life.
+  if (header.round < peer.credit_round) return;
+  if (header.round == peer.credit_round && frames <= peer.credit_frames) return;
+  peer.credit_round = header.round;
+  peer.credit_frames = frames;
+  if (header.round != round_ || settled(peer.state)) return;
+  peer.state = ReceiverState::active;
+  peer.last_progress = now;
+  peer.tail_interval = kTailFirst;
+  peer.next_tail = now + kTailFirst;
+  wake_at(now);
+}
+
+void SendSession::on_nack(Rank rank, std::span<const std::byte> payload, TimePoint now) noexcept {
+  auto& peer = peers_[rank];
+  auto& lane = lanes_[peer.lane];
+  std::array<NackRange, kNackRangesMax> ranges;
+  const int count = parse_nack(payload, settings_.shape.frames(), ranges);
+  for (int i = 0; i < count; ++i) {
+    auto range = ranges[static_cast<std::size_t>(i)];
+    if (range.first >= lane.next_frame) continue;  // Not sent yet: it will come by itself.
+    range.count = std::min(range.count, lane.next_frame - range.first);
+    lane.repairs.request(rank, range);
+  }
+  if (count > 0 && ranges[0].first > peer.first_missing) {
+    peer.first_missing = ranges[0].first;
+    peer.last_progress = now;
+  }
+  peer.next_tail = now + peer.tail_interval;
+  wake_at(now);
+}
+
+void SendSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,
+                             TimePoint now) noexcept {
+  if (header.kind == FrameKind::credit) return on_credit(header, now);
+  const bool current = header.epoch == epoch_ && header.round == round_;
+  if (!current || settled(peers_[header.sender].state)) return;
+  if (header.kind == FrameKind::ack) {
+    const bool gave_up = (header.flags & frame_flag::kGaveUp) != 0;
+    settle(header.sender, gave_up ? ReceiverState::gave_up : ReceiverState::acked);
+    wake_at(now);
+  } else if (header.kind == FrameKind::nack) {
+    on_nack(header.sender, payload, now);
+  }
+}
+
+Duration SendSession::wire_time(std::uint32_t frames) const noexcept {
+  const std::uint64_t frame_bytes =
+      settings_.shape.frame_payload + kFrameHeaderBytes + settings_.wire_overhead_bytes;
+  return transmission_time(frames * frame_bytes, wire_kbps_);
+}
+
+std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
+  std::uint32_t credit = settings_.shape.frames();
+  for (const Rank rank : lane.spec->receivers) {
+    const auto& peer = peers_[rank];
+    if (!settled(peer.state)) credit = std::min(credit, peer.credit_frames);
+  }
+  return credit;
+}
+
+void SendSession::extend_digest(std::uint32_t end) noexcept {
+  for (; digest_frames_ < end; ++digest_frames_) {
+    const std::uint64_t offset = settings_.shape.offset_of(digest_frames_);
+    digest_ += frame_digest(offset, {data_ + offset, settings_.shape.length_of(digest_frames_)});
+  }
+}
+
+std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
+  const auto& shape = settings_.shape;
+  if (lane.live == 0 || lane.next_frame >= shape.frames()) return 0;
+  const std::uint32_t credit = credit_of(lane);
+  std::uint32_t sent = 0;
+  while (lane.next_frame < credit && lane.next_send <= now) {
+    const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
+    const std::uint16_t flags = lane.spec->patch ? frame_flag::kPatch : std::uint16_t{0};
+    const FrameRun run{epoch_, round_, 0, flags, lane.next_frame, count, data_, region_};
+    if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
+    extend_digest(lane.next_frame + count);
+    lane.next_frame += count;
+    lane.next_send = std::max(lane.next_send, now - kCatchUp) + wire_time(count);
+    sent += count;
+  }
+  if (lane.next_frame < credit) wake_at(lane.next_send);
+  return sent;
+}
+
+std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
+  const bool fresh_left = lane.next_frame < settings_.shape.frames();
+  std::uint32_t sent = 0;
+  while (!lane.repairs.empty() && lane.next_repair <= now && port_.data_slot_free()) {
+    const auto run = lane.repairs.take(settings_.shape.chunk_frames);
+    if (!run) break;
+    if (!run->several && settled(peers_[run->receiver].state)) continue;
+    const Destination to =
+        run->several ? lane.spec->destination : port_.destination(run->receiver);
+    const FrameRun frames{epoch_,     round_, 0, frame_flag::kRepair, run->first, run->count,
+                          data_,      region_};
+    port_.send_frames(to, settings_.shape, frames);
+    const int share = fresh_left ? kRepairShare : 1;
+    lane.next_repair = std::max(lane.next_repair, now - kCatchUp) + wire_time(run->count) * share;
+    sent += run->count;
+  }
+  if (!lane.repairs.empty()) wake_at(std::max(lane.next_repair, now + microseconds(50)));
+  return sent;
+}
+
+void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept {
+  const bool final = lane.next_frame == settings_.shape.frames();
+  const FrameHeader header{
+      .kind = FrameKind::tail,
+      .epoch = epoch_,
+      .round = round_,
+      .offset = std::min(settings_.shape.offset_of(lane.next_frame), settings_.shape.bytes),
+      .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
+  std::array<std::byte, 8> payload;
+  store_le(payload.data(), final ? digest_ : 0);
+  if (!port_.send_control(rank, header, payload)) {
+    wake_at(now + microseconds(100));
+    return;
+  }
+  peer.final_tail_sent = final;
+  peer.next_tail = now + peer.tail_interval;
+  peer.tail_interval = std::min(peer.tail_interval * 2, kTailMax);
+}
+
+void SendSession::send_tails(TimePoint now) noexcept {
+  for (std::size_t l = 0; l < lane_count_; ++l) {
+    const Lane& lane = lanes_[l];
+    if (lane.live == 0) continue;
+    const bool finished = lane.next_frame == settings_.shape.frames();
+    for (const Rank rank : lane.spec->receivers) {
+      auto& peer = peers_[rank];
+      if (settled(peer.state)) continue;
+      const bool stalled = !finished && lane.next_frame >= peer.credit_frames;
+      if (finished && !peer.final_tail_sent) {
+        peer.next_tail = now;
+      } else if (!finished && !stalled) {
+        peer.next_tail = std::max(peer.next_tail, now + kTailFirst);
+        continue;
+      }
+      if (peer.next_tail <= now) send_tail(rank, peer, lane, now);
+      wake_at(peer.next_tail);
+    }
+  }
+}
+
+void SendSession::check_deadlines(TimePoint now) noexcept {
+  for (std::size_t l = 0; l < lane_count_; ++l) {
+    for (const Rank rank : lanes_[l].spec->receivers) {
+      auto& peer = peers_[rank];
+      if (settled(peer.state)) continue;
+      const TimePoint expires = std::min(peer.last_heard + settings_.timeout,
+                                         peer.last_progress + 2 * settings_.timeout);
+      if (expires <= now) {
+        port_.send_control(rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_},
+                           {});
+        settle(rank, ReceiverState::evicted);
+      } else {
+        wake_at(expires);
+      }
+    }
+  }
+}
+
+std::uint32_t SendSession::progress(TimePoint now) noexcept {
+  if (unsettled_ == 0) {
+    next_timer_ = kNever;
+    return 0;
+  }
+  next_timer_ = kNever;
+  std::uint32_t sent = 0;
+  for (std::size_t l = 0; l < lane_count_; ++l) {
+    sent += send_fresh(lanes_[l], now);
+    sent += send_repairs(lanes_[l], now);
+  }
+  send_tails(now);
+  check_deadlines(now);
+  return sent;
+}
+
+}  // namespace selmcast

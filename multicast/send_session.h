@@ -1,0 +1,123 @@
+// The sender's half of reliable multicast: one round of one stream to its receivers.
+//
+// Life of a round. Each receiver says by CREDIT that it is in the round and how far it may be sent
+// to; a lane (one group, or one unicast copy) advances to the smallest credit of its receivers, at the
+// planned rate. NACKed frames go out again, by unicast when one receiver asked and by the group when
+// several did. When a lane has sent everything, TAIL is repeated to each of its receivers until it
+// acknowledges. A receiver that is silent for `timeout`, or makes no progress for twice that long, is
+// evicted, so that nobody waits for the dead.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "multicast/frame_port.h"
+#include "multicast/repair_queue.h"
+#include "multicast/stream_shape.h"
+
+namespace selmcast {
+
+/// One way to some of the receivers.
+struct LaneSpec {
+  Destination destination;
+  std::vector<Rank> receivers;
+  bool patch = false;
+};
+
+struct SendSettings {
+  StreamShape shape;
+  std::uint32_t wire_overhead_bytes = 0;  ///< Per frame, beside the frame.
+  Duration timeout{std::chrono::seconds(10)};
+  std::uint32_t lanes_max = 1;
+};
+
+/// What became of a receiver in the current round.
+enum class ReceiverState : std::uint8_t {
+  none,      ///< Not a receiver of this round.
+  waiting,   ///< Has not given credit for this round yet.
+  active,
+  acked,     ///< Has everything.
+  gave_up,   ///< Said that it stopped waiting.
+  evicted,   ///< Given up by this side: silent or without progress.
+  lost,      ///< drop() was called.
+};
+
+/// One thread. Allocates in the constructor only.
+class SendSession {
+ public:
+  SendSession(FramePort& port, const SendSettings& settings);
+
+  /// Starts a round. `data` is the whole stream, registered as `region`; it must not change until
+  /// done(). `lanes` must stay valid until then. `wire_kbps` paces each lane.
+  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, const std::byte* data,
+             RegionId region, std::span<const LaneSpec> lanes, Kbps wire_kbps) noexcept;
+
+  /// A checked CREDIT, NACK or ACK frame of any epoch and round.
+  void on_control(const FrameHeader& header, std::span<const std::byte> payload,
+                  TimePoint now) noexcept;
+  /// Any checked frame from a rank shows that it lives.
+  void heard(Rank from, TimePoint now) noexcept { peers_[from].last_heard = now; }
+  /// The rank is known to be dead: it is owed nothing any more, now and in later rounds.
+  void drop(Rank rank) noexcept;
+
+  /// Queues what may be sent now. Returns the number of frames queued.
+  std::uint32_t progress(TimePoint now) noexcept;
+  /// When progress() wants to be called again without any frame having arrived.
+  TimePoint next_timer() const noexcept { return next_timer_; }
+
+  /// Every receiver is settled and no request reads the stream's memory.
+  bool done() const noexcept { return unsettled_ == 0 && port_.data_in_flight() == 0; }
+  ReceiverState state(Rank rank) const noexcept { return peers_[rank].state; }
+  /// Ranks not settled, for error messages; the first such, or world() if none.
+  Rank first_unsettled() const noexcept;
+
+ private:
+  struct Peer {
+    ReceiverState state = ReceiverState::none;
+    bool dropped = false;
+    std::uint32_t lane = 0;
+    std::uint32_t credit_round = 0;
+    std::uint32_t credit_frames = 0;  ///< Frames [0, credit_frames) of that round may be sent.
+    std::uint32_t first_missing = 0;  ///< By its latest NACK.
+    bool final_tail_sent = false;
+    TimePoint last_heard{}, last_progress{}, next_tail{};
+    Duration tail_interval{};
+  };
+  struct Lane {
+    const LaneSpec* spec = nullptr;
+    std::uint32_t next_frame = 0;
+    std::uint32_t live = 0;      ///< Receivers not settled.
+    TimePoint next_send{}, next_repair{};
+    RepairQueue repairs;
+  };
+
+  std::uint32_t credit_of(const Lane& lane) const noexcept;
+  std::uint32_t send_fresh(Lane& lane, TimePoint now) noexcept;
+  std::uint32_t send_repairs(Lane& lane, TimePoint now) noexcept;
+  void on_credit(const FrameHeader& header, TimePoint now) noexcept;
+  void on_nack(Rank rank, std::span<const std::byte> payload, TimePoint now) noexcept;
+  void send_tails(TimePoint now) noexcept;
+  void send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept;
+  void check_deadlines(TimePoint now) noexcept;
+  void settle(Rank rank, ReceiverState state) noexcept;
+  void extend_digest(std::uint32_t end) noexcept;
+  Duration wire_time(std::uint32_t frames) const noexcept;
+  void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
+
+  FramePort& port_;
+  SendSettings settings_;
+  std::uint32_t epoch_ = 0, round_ = 0;
+  const std::byte* data_ = nullptr;
+  RegionId region_ = 0;
+  Kbps wire_kbps_ = 1;
+  std::vector<Peer> peers_;
+  std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
+  std::size_t lane_count_ = 0;
+  std::uint32_t unsettled_ = 0;
+  std::uint64_t digest_ = 0;       ///< Over frames [0, digest_frames_).
+  std::uint32_t digest_frames_ = 0;
+  TimePoint next_timer_ = kNever;
+};
+
+}  // namespace selmcast

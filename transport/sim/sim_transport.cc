@@ -1,0 +1,305 @@
+#include "transport/sim/sim_transport.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/wire.h"
+
+namespace selmcast::detail {
+namespace {
+
+constexpr std::uint32_t kAddressMagic = 0x314D4953;  // "SIM1"
+constexpr std::uint32_t kAddressBytes = 8;
+constexpr PayloadPool::Index kFree = ~PayloadPool::Index{0};
+
+Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
+  Capabilities c;
+  c.name = "sim";
+  c.max_frame_bytes = config.max_frame_bytes;
+  c.max_request_bytes = config.max_frame_bytes * config.max_request_frames;
+  c.max_request_slices = 2 * config.max_request_frames;  // Header and payload of each frame.
+  c.send_depth = config.send_depth;
+  c.receive_buffers = config.receive_buffers;
+  c.wire_overhead_bytes = config.wire_overhead_bytes;
+  c.receive_window_bytes = std::min(config.inbox_bytes, link.queue_bytes) / 2;
+  c.join_settle = config.join_settle;
+  c.replicates_in_network = true;
+  c.loses_frames = !config.lossless;
+  return c;
+}
+
+}  // namespace
+
+SimTransport::SimTransport(SimCore& core, Rank rank)
+    : core_(core),
+      rank_(rank),
+      capabilities_(capabilities_of(core.config(), core.port(rank).link)) {}
+
+SimTransport::~SimTransport() {
+  for (std::uint32_t id = 0; id < memberships_.size(); ++id) release(HandleKind::membership, id);
+  for (std::size_t i = 0; i < inbox_.size(); ++i) core_.pool().release(inbox_[i].payload);
+  for (const PayloadPool::Index payload : lent_)
+    if (payload != kFree) core_.pool().release(payload);
+  core_.detach(rank_);
+}
+
+PeerAddress SimTransport::address() const {
+  PeerAddress out;
+  store_le(out.bytes.data(), kAddressMagic);
+  store_le(out.bytes.data() + 4, rank_);
+  out.size = kAddressBytes;
+  return out;
+}
+
+Result<Region> SimTransport::register_memory(std::span<const std::byte> memory) {
+  regions_.push_back({memory, true});
+  return Region(this, static_cast<RegionId>(regions_.size() - 1));
+}
+
+Result<Endpoint> SimTransport::connect(const PeerAddress& peer) {
+  if (peer.size != kAddressBytes || load_le<std::uint32_t>(peer.bytes.data()) != kAddressMagic)
+    return bad_input("sim: peer address of rank " + std::to_string(rank_) +
+                     "'s peer is not one of a simulated network; check that all ranks use sim");
+  const auto rank = load_le<std::uint32_t>(peer.bytes.data() + 4);
+  if (rank >= core_.world())
+    return bad_input("sim: peer address names rank " + std::to_string(rank) + ", but there are " +
+                     std::to_string(core_.world()) + " ranks");
+  endpoints_.push_back({rank, true});
+  const auto id = static_cast<EndpointId>(endpoints_.size() - 1);
+  if (core_.known_lost(rank)) lost_.push(id);
+  return Endpoint(this, id);
+}
+
+Result<Membership> SimTransport::join(GroupAddress group, JoinAs as) {
+  const GroupSlot slot = core_.group_slot(group);
+  memberships_.push_back({slot, as, true});
+  if (as == JoinAs::receiver) {
+    if (slot >= joined_.size()) joined_.resize(std::size_t{slot} + 1);
+    if (joined_[slot]++ == 0) core_.add_receiver(slot, rank_);
+  }
+  return Membership(this, static_cast<MembershipId>(memberships_.size() - 1));
+}
+
+void SimTransport::release(HandleKind kind, std::uint32_t id) noexcept {
+  switch (kind) {
+    case HandleKind::region:
+      regions_[id] = {};
+      return;
+    case HandleKind::endpoint:
+      endpoints_[id].open = false;
+      return;
+    case HandleKind::membership: {
+      OpenMembership& membership = memberships_[id];
+      if (!std::exchange(membership.open, false) || membership.as != JoinAs::receiver) return;
+      if (--joined_[membership.group] == 0) core_.remove_receiver(membership.group, rank_);
+      return;
+    }
+  }
+}
+
+Status SimTransport::check_sizes(const SendRequest& request, std::uint64_t total) const noexcept {
+  const std::uint64_t frame = request.frame_bytes == 0 ? total : request.frame_bytes;
+  const bool fits = total <= capabilities_.max_request_bytes &&
+                    request.slices.size() <= capabilities_.max_request_slices &&
+                    frame <= capabilities_.max_frame_bytes;
+  return fits ? Status::ok : Status::oversize;
+}
+
+Status SimTransport::check_slices(const SendRequest& request) const noexcept {
+  for (const LocalSlice& slice : request.slices) {
+    if (slice.region >= regions_.size() || !regions_[slice.region].open)
+      return Status::not_registered;
+    const auto memory = regions_[slice.region].memory;
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+    const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
+    if (at < begin || at - begin > memory.size() || slice.bytes > memory.size() - (at - begin))
+      return Status::not_registered;
+  }
+  return Status::ok;
+}
+
+Status SimTransport::resolve(Destination destination, Posted& out) const noexcept {
+  out.kind = destination.kind;
+  if (destination.kind == Destination::Kind::endpoint) {
+    if (destination.id >= endpoints_.size() || !endpoints_[destination.id].open)
+      return Status::closed;
+    out.target = endpoints_[destination.id].peer;
+    return core_.known_lost(out.target) ? Status::peer_lost : Status::ok;
+  }
+  if (destination.id >= memberships_.size() || !memberships_[destination.id].open)
+    return Status::closed;
+  out.target = memberships_[destination.id].group;
+  return Status::ok;
+}
+
+void SimTransport::accept(const SendRequest& request) {
+  std::uint64_t total = 0;
+  for (const LocalSlice& slice : request.slices) total += slice.bytes;
+  Posted& posted = sends_.push_slot();
+  posted.user = request.user;
+  posted.status = check_sizes(request, total);
+  if (posted.status == Status::ok) posted.status = check_slices(request);
+  if (posted.status == Status::ok) posted.status = resolve(request.destination, posted);
+  if (posted.status == Status::ok) {
+    posted.slices.assign(request.slices.begin(), request.slices.end());
+    posted.total_bytes = static_cast<std::uint32_t>(total);
+    posted.frame_bytes = request.frame_bytes == 0 ? posted.total_bytes : request.frame_bytes;
+  }
+  ++outstanding_;
+}
+
+PostOutcome SimTransport::post_sends(std::span<const SendRequest> requests) noexcept {
+  if (crashed_) return {0, PostState::broken};
+  const std::size_t room = capabilities_.send_depth - outstanding_;
+  const std::size_t taken = std::min(room, requests.size());
+  for (const SendRequest& request : requests.first(taken)) accept(request);
+  if (!transmitting_) start_next();
+  return {static_cast<std::uint32_t>(taken),
+          taken == requests.size() ? PostState::accepted : PostState::backpressure};
+}
+
+// Requests that failed their checks wait for their turn too, so that completions keep the order.
+void SimTransport::start_next() {
+  transmitting_ = false;
+  while (!sends_.empty() && !transmitting_) {
+    Posted& head = sends_.front();
+    if (head.status == Status::ok) {
+      cursor_ = {};
+      transmitting_ = true;
+      core_.start_transmit(rank_, next_frame_bytes());
+    } else {
+      done_.push({head.user, head.status});
+      sends_.pop();
+    }
+  }
+}
+
+std::uint32_t SimTransport::next_frame_bytes() noexcept {
+  const Posted& head = sends_.front();
+  return std::min(head.frame_bytes, head.total_bytes - cursor_.sent_bytes);
+}
+
+PayloadPool::Index SimTransport::gather(std::uint32_t bytes) {
+  const PayloadPool::Index payload = core_.pool().acquire(bytes);
+  std::byte* out = core_.pool().data(payload);
+  const Posted& head = sends_.front();
+  while (bytes > 0) {
+    const LocalSlice& slice = head.slices[cursor_.slice];
+    const std::uint32_t take = std::min(bytes, slice.bytes - cursor_.slice_offset);
+    if (take > 0) std::memcpy(out, slice.data + cursor_.slice_offset, take);
+    out += take;
+    bytes -= take;
+    cursor_.sent_bytes += take;
+    cursor_.slice_offset += take;
+    if (cursor_.slice_offset == slice.bytes) {
+      ++cursor_.slice;
+      cursor_.slice_offset = 0;
+    }
+  }
+  return payload;
+}
+
+void SimTransport::on_transmitted() {
+  if (crashed_) return;
+  const std::uint32_t bytes = next_frame_bytes();
+  const PayloadPool::Index payload = gather(bytes);
+  const Posted& head = sends_.front();
+  ++counters_.sent_frames;
+  counters_.sent_bytes += bytes;
+  if (head.kind == Destination::Kind::endpoint)
+    core_.forward(rank_, head.target, payload);
+  else
+    core_.forward_group(rank_, head.target, payload);
+  core_.pool().release(payload);
+  if (cursor_.sent_bytes < head.total_bytes) {
+    core_.start_transmit(rank_, next_frame_bytes());
+    return;
+  }
+  done_.push({head.user, Status::ok});
+  sends_.pop();
+  start_next();
+}
+
+void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
+  const std::uint64_t room =
+      std::uint64_t{core_.pool().bytes(payload)} + core_.config().wire_overhead_bytes;
+  const bool fits = core_.config().lossless || inbox_bytes_ + room <= core_.config().inbox_bytes;
+  // The host filters as well as the switch: a frame may be on its way when its group is left.
+  if (!fits || !receives(group)) {
+    if (!fits) ++counters_.dropped_frames;
+    core_.pool().release(payload);
+    return;
+  }
+  inbox_bytes_ += room;
+  inbox_.push({payload, group});
+}
+
+void SimTransport::on_peer_lost(Rank rank) {
+  if (crashed_) return;
+  for (EndpointId id = 0; id < endpoints_.size(); ++id)
+    if (endpoints_[id].open && endpoints_[id].peer == rank) lost_.push(id);
+}
+
+void SimTransport::crash() noexcept {
+  crashed_ = true;
+}
+
+PostOutcome SimTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
+  for (const ReceiveRequest& request : requests) {
+    SELMCAST_CHECK(request.token < lent_.size() && lent_[request.token] != kFree,
+                   "a receive buffer was given back that was not lent");
+    core_.pool().release(std::exchange(lent_[request.token], kFree));
+    free_tokens_.push_back(request.token);
+  }
+  return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
+}
+
+std::size_t SimTransport::poll_frames(std::span<Completion> out) noexcept {
+  std::size_t n = 0;
+  while (n < out.size() && !inbox_.empty()) {
+    const bool token_left = !free_tokens_.empty() || lent_.size() < capabilities_.receive_buffers;
+    if (!token_left) break;
+    const Arrived arrived = inbox_.front();
+    const std::uint32_t bytes = core_.pool().bytes(arrived.payload);
+    inbox_.pop();
+    inbox_bytes_ -= std::uint64_t{bytes} + core_.config().wire_overhead_bytes;
+    if (!receives(arrived.group)) {
+      core_.pool().release(arrived.payload);
+      continue;
+    }
+    if (free_tokens_.empty()) {
+      free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
+      lent_.push_back(kFree);
+    }
+    const std::uint32_t token = free_tokens_.back();
+    free_tokens_.pop_back();
+    lent_[token] = arrived.payload;
+    ++counters_.received_frames;
+    counters_.received_bytes += bytes;
+    out[n++] = Completion{Completion::Kind::receive,          Status::ok, token, bytes, bytes,
+                          core_.pool().data(arrived.payload), 0};
+  }
+  return n;
+}
+
+std::size_t SimTransport::poll(std::span<Completion> out) noexcept {
+  if (crashed_) return 0;
+  std::size_t n = 0;
+  for (; n < out.size() && !lost_.empty(); lost_.pop()) {
+    const EndpointId id = lost_.front();
+    if (!endpoints_[id].open) continue;
+    out[n++] = Completion{Completion::Kind::lost, Status::peer_lost, 0, 0, 0, nullptr, id};
+  }
+  for (; n < out.size() && !done_.empty(); done_.pop(), --outstanding_)
+    out[n++] = Completion{Completion::Kind::send, done_.front().status, 0, 0, 0, nullptr,
+                          done_.front().user};
+  return n + poll_frames(out.subspan(n));
+}
+
+std::string SimTransport::last_error() const {
+  if (!crashed_) return {};
+  return "sim: rank " + std::to_string(rank_) + " was crashed by the simulation";
+}
+
+}  // namespace selmcast::detail

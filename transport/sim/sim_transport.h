@@ -1,0 +1,113 @@
+// One rank's transport on a simulated network. Private to transport/sim.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/sim/sim_core.h"
+
+namespace selmcast::detail {
+
+class SimTransport final : public Transport {
+ public:
+  SimTransport(SimCore& core, Rank rank);
+  ~SimTransport() override;
+
+  const Capabilities& capabilities() const noexcept override { return capabilities_; }
+  PeerAddress address() const override;
+  Result<Region> register_memory(std::span<const std::byte> memory) override;
+  Result<Endpoint> connect(const PeerAddress& peer) override;
+  Result<Membership> join(GroupAddress group, JoinAs as) override;
+  PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
+  PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
+  std::size_t poll(std::span<Completion> out) noexcept override;
+  void wait(Duration) noexcept override {}  // Virtual time: the driver advances the network.
+  void wake() noexcept override {}
+  TransportCounters counters() const noexcept override { return counters_; }
+  std::string last_error() const override;
+
+  // Called by the core while it carries out events.
+  void on_transmitted();
+  void on_delivery(PayloadPool::Index payload, GroupSlot group);
+  void on_peer_lost(Rank rank);
+  void crash() noexcept;
+
+ protected:
+  void release(HandleKind kind, std::uint32_t id) noexcept override;
+
+ private:
+  struct OpenRegion {
+    std::span<const std::byte> memory;
+    bool open = false;
+  };
+  struct OpenEndpoint {
+    Rank peer = 0;
+    bool open = false;
+  };
+  struct OpenMembership {
+    GroupSlot group = 0;
+    JoinAs as = JoinAs::receiver;
+    bool open = false;
+  };
+  struct Posted {
+    std::vector<LocalSlice> slices;
+    std::uint64_t user = 0;
+    std::uint32_t total_bytes = 0;
+    std::uint32_t frame_bytes = 0;
+    std::uint32_t target = 0;  ///< Rank or group slot.
+    Destination::Kind kind = Destination::Kind::endpoint;
+    Status status = Status::ok;
+  };
+  struct Done {
+    std::uint64_t user = 0;
+    Status status = Status::ok;
+  };
+  struct Arrived {
+    PayloadPool::Index payload = 0;
+    GroupSlot group = kNoGroup;
+  };
+  /// Where the frame that is leaving starts within the request at the head of the queue.
+  struct Cursor {
+    std::uint32_t sent_bytes = 0;
+    std::size_t slice = 0;
+    std::uint32_t slice_offset = 0;
+  };
+
+  Status check_sizes(const SendRequest& request, std::uint64_t total) const noexcept;
+  Status check_slices(const SendRequest& request) const noexcept;
+  Status resolve(Destination destination, Posted& out) const noexcept;
+  void accept(const SendRequest& request);
+  void start_next();
+  std::uint32_t next_frame_bytes() noexcept;
+  PayloadPool::Index gather(std::uint32_t bytes);
+  std::size_t poll_frames(std::span<Completion> out) noexcept;
+  bool receives(GroupSlot group) const noexcept {
+    return group == kNoGroup || (group < joined_.size() && joined_[group] > 0);
+  }
+
+  SimCore& core_;
+  const Rank rank_;
+  Capabilities capabilities_;
+  TransportCounters counters_;
+  bool crashed_ = false;
+  bool transmitting_ = false;
+
+  // Ids are indices and never used again: a stale one is recognised for ever.
+  std::vector<OpenRegion> regions_;
+  std::vector<OpenEndpoint> endpoints_;
+  std::vector<OpenMembership> memberships_;
+  std::vector<std::uint32_t> joined_;  // Receiver memberships held, by group slot.
+
+  RingQueue<Posted> sends_;
+  Cursor cursor_;
+  std::uint32_t outstanding_ = 0;  // Accepted and not yet polled.
+  RingQueue<Done> done_;
+  RingQueue<EndpointId> lost_;
+
+  RingQueue<Arrived> inbox_;
+  std::uint64_t inbox_bytes_ = 0;
+  std::vector<PayloadPool::Index> lent_;  // By token; kFree when not lent.
+  std::vector<std::uint32_t> free_tokens_;
+};
+
+}  // namespace selmcast::detail
