@@ -25,13 +25,15 @@ SelectionProblem uniform(std::uint32_t p, std::vector<Kbps> rx) {
 std::string describe(const SelectionProblem& problem) {
   std::string out = problem.fanout == Fanout::unicast ? "unicast" : "multicast";
   const auto list = [&out](const char* name, const auto& values) {
-    out += std::string(" ") + name + "=";
-    for (const auto v : values) out += std::to_string(v) + ",";
+    out.append(" ").append(name).append("=");
+    for (const auto v : values) out.append(std::to_string(v)).append(",");
   };
   list("p", problem.p);
   list("tx", problem.tx_kbps);
   list("rx", problem.rx_kbps);
-  for (const auto& [i, j] : problem.forced) out += " " + std::to_string(i) + "->" + std::to_string(j);
+  for (const auto& [i, j] : problem.forced) {
+    out.append(" ").append(std::to_string(i)).append("->").append(std::to_string(j));
+  }
   return out + " k=" + std::to_string(problem.k);
 }
 
@@ -51,7 +53,8 @@ SelectionProblem random_problem(SplitMix64& random, std::uint32_t n) {
   if (random.chance(0.4)) {
     for (std::uint32_t i = 0; i < n; ++i) {
       for (std::uint32_t j = 0; j < n; ++j) {
-        if (i != j && problem.rx_kbps[j] > 0 && random.chance(0.2)) problem.forced.emplace_back(i, j);
+        if (i != j && problem.rx_kbps[j] > 0 && random.chance(0.2))
+          problem.forced.emplace_back(i, j);
       }
     }
   }
@@ -75,12 +78,12 @@ struct Best {
 Best exhaustive(const SelectionProblem& problem, const std::vector<Graph>& graphs) {
   Best best;
   for (const auto& graph : graphs) {
-    if (!admissible(problem, graph)) continue;
+    if (!reference::admissible(problem, graph)) continue;
     const auto rate = reference::rate_of(problem, graph);
     if (rate.num > 0 && (!best.any || best.rate < rate)) best = {true, rate, 0, {}};
   }
   for (const auto& graph : graphs) {
-    if (!best.any || !admissible(problem, graph)) continue;
+    if (!best.any || !reference::admissible(problem, graph)) continue;
     if (reference::rate_of(problem, graph) < best.rate) continue;
     const auto degrees = reference::sorted_degrees(graph);
     const auto pairs = reference::total(graph);
@@ -99,7 +102,9 @@ std::uint64_t oldest(const SelectionProblem& problem, const std::vector<Graph>& 
     for (std::size_t i = 0; i < graph.size(); ++i) {
       same = same && graph[i].size() == degrees_of[i].size();
     }
-    if (!same || !admissible(problem, graph) || reference::rate_of(problem, graph) < rate) continue;
+    if (!same || !reference::admissible(problem, graph) ||
+        reference::rate_of(problem, graph) < rate)
+      continue;
     best = std::max(best, reference::total_age(problem, graph));
   }
   return best;
@@ -115,18 +120,18 @@ bool compare_with_exhaustive(const SelectionProblem& problem, const std::vector<
   EXPECT_TRUE(ratio(selection->rate) == best.rate)
       << describe(problem) << " rate " << selection->rate.num << "/" << selection->rate.den
       << " best " << best.rate.num << "/" << best.rate.den;
-  EXPECT_TRUE(admissible(problem, chosen)) << describe(problem);
+  EXPECT_TRUE(reference::admissible(problem, chosen)) << describe(problem);
   EXPECT_FALSE(reference::rate_of(problem, chosen) < best.rate) << describe(problem);
   EXPECT_EQ(selection->total_receivers(), best.total) << describe(problem);
   EXPECT_EQ(reference::sorted_degrees(chosen), best.degrees) << describe(problem);
-  EXPECT_EQ(reference::total_age(problem, chosen), oldest(problem, graphs, best.rate, chosen) *
-                                                       (problem.age.empty() ? 0 : 1))
+  EXPECT_EQ(reference::total_age(problem, chosen), oldest(problem, graphs, best.rate, chosen))
       << describe(problem);
   for (const auto& list : chosen) EXPECT_TRUE(std::is_sorted(list.begin(), list.end()));
   const auto& side = selection->bottleneck;
   const auto rate_of_side =
       side.is_sender ? problem.tx_kbps[side.rank] : problem.rx_kbps[side.rank];
-  EXPECT_TRUE(side.slots > 0 && (Ratio{rate_of_side, side.slots} == best.rate)) << describe(problem);
+  EXPECT_TRUE(side.slots > 0 && (Ratio{rate_of_side, side.slots} == best.rate))
+      << describe(problem);
   return true;
 }
 
@@ -178,7 +183,8 @@ TEST(SelectExact, LargerInstancesAgreeWithQuotientsAndFlows) {
         const auto copies = problem.fanout == Fanout::unicast ? demand[i] : 1;
         if (Ratio{problem.tx_kbps[i], copies} < rate) return false;
         const auto floor = problem.k == 0 ? 0 : (n - 1 + problem.k - 1) / problem.k;
-        if (floor > 0 && problem.rx_kbps[i] > 0 && Ratio{problem.rx_kbps[i], floor} < rate) return false;
+        if (floor > 0 && problem.rx_kbps[i] > 0 && Ratio{problem.rx_kbps[i], floor} < rate)
+          return false;
       }
       reference::MaximumPairs flow(reference::slots(problem.rx_kbps, rate), problem.forced);
       return flow.run(demand) == needed;
@@ -191,7 +197,7 @@ TEST(SelectExact, LargerInstancesAgreeWithQuotientsAndFlows) {
     if (problem.fanout == Fanout::unicast) most = reference::slots(problem.tx_kbps, y);
     reference::MaximumPairs flow(reference::slots(problem.rx_kbps, y), problem.forced);
     EXPECT_EQ(selection->total_receivers(), flow.run(most)) << describe(problem);
-    EXPECT_TRUE(admissible(problem, selection->receivers)) << describe(problem);
+    EXPECT_TRUE(reference::admissible(problem, selection->receivers)) << describe(problem);
     EXPECT_FALSE(reference::rate_of(problem, selection->receivers) < y) << describe(problem);
   }
   EXPECT_GT(checked, 700);
@@ -256,8 +262,8 @@ TEST(SelectExact, FloorOnSlotsLowersTheRate) {
   auto problem = uniform(1, {100, 1000, 1000, 1000, 1000});
   auto selection = select_exact(problem);
   ASSERT_TRUE(selection.has_value());
-  EXPECT_EQ(selection->rate, (RateFraction{1000, 1}) < selection->rate ? selection->rate
-                                                                       : (RateFraction{500, 1}));
+  EXPECT_EQ(selection->rate, (RateFraction{500, 1}));
+  EXPECT_EQ(reference::in_degrees(selection->receivers)[0], 0U);
   problem.k = 2;  // Every receiver needs (5-1)/2 = 2 slots.
   selection = select_exact(problem);
   ASSERT_TRUE(selection.has_value());
@@ -268,7 +274,8 @@ TEST(SelectExact, FloorOnSlotsLowersTheRate) {
 }
 
 TEST(SelectExact, RatesNearTheLimitStayExact) {
-  // Quotients a/3 and b/2 with 3b - 2a = 1: they differ by 1/6 at 2^51, below what a double resolves.
+  // Quotients a/3 and b/2 with 3b - 2a = 1: they differ by 1/6 at 2^51, below what a double
+  // resolves.
   const Kbps a = (Kbps{1} << 53U) - 4, b = (2 * a + 1) / 3;
   ASSERT_EQ(3 * b, 2 * a + 1);
   auto problem = uniform(1, {a, b, 1, 1, 1});
@@ -296,7 +303,8 @@ void expect_no_gain(const SelectionProblem& problem, const Selection& selection)
   for (Rank i = 0; i < n; ++i) {
     for (const auto a : selection.receivers[i]) {
       for (Rank b = 0; b < n; ++b) {
-        if (b == i || problem.rx_kbps[b] == 0 || reference::contains(selection.receivers[i], b)) continue;
+        if (b == i || problem.rx_kbps[b] == 0 || reference::contains(selection.receivers[i], b))
+          continue;
         loss[a][b] = std::min(loss[a][b], std::int64_t{problem.age[i][a]} - problem.age[i][b]);
       }
     }
@@ -367,14 +375,34 @@ TEST(SelectExact, SaysWhyThereIsNoSolution) {
       {"p", uniform(4, {5, 5, 5, 5}), "p of sender 0 is 4"},
       {"p zero", uniform(0, {5, 5, 5}), "p of sender 0 is 0"},
       {"one rank", uniform(1, {5}), "2 to 65535 ranks, not 1"},
-      {"tx", with(base, [](auto& q) { q.tx_kbps[2] = 0; }), "sender 2 has no available transmit rate"},
+      {"tx", with(base, [](auto& q) { q.tx_kbps[2] = 0; }),
+       "sender 2 has no available transmit rate"},
       {"rx", uniform(2, {5, 5, 0, 0}), "sender 0 needs p = 2 receivers, but only 1 other ranks"},
-      {"forced", with(uniform(1, {5, 5, 5, 0}), [](auto& q) { q.forced = {{1, 3}}; }),
+      {"forced",
+       with(uniform(1, {5, 5, 5, 0}),
+            [](auto& q) {
+              q.forced = {{1, 3}};
+            }),
        "receiver 3 has no available receive rate"},
-      {"self", with(base, [](auto& q) { q.forced = {{1, 1}}; }), "forced[0] is [1,1]"},
-      {"range", with(base, [](auto& q) { q.forced = {{0, 1}, {1, 4}}; }), "forced[1] is [1,4]"},
+      {"self",
+       with(base,
+            [](auto& q) {
+              q.forced = {{1, 1}};
+            }),
+       "forced[0] is [1,1]"},
+      {"range",
+       with(base,
+            [](auto& q) {
+              q.forced = {{0, 1}, {1, 4}};
+            }),
+       "forced[1] is [1,4]"},
       {"size", with(base, [](auto& q) { q.tx_kbps.pop_back(); }), "tx_kbps has 3 entries for 4"},
-      {"age", with(base, [](auto& q) { q.age.assign(4, {1, 2}); }), "age[0] has 2 entries"},
+      {"age",
+       with(base,
+            [](auto& q) {
+              q.age.assign(4, {1, 2});
+            }),
+       "age[0] has 2 entries"},
       {"huge", with(base, [](auto& q) { q.rx_kbps[1] = Kbps{1} << 53U; }), "rx_kbps[1]"},
   };
   for (const auto& entry : cases) {

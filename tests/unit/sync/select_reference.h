@@ -16,7 +16,9 @@ struct Ratio {
   friend bool operator<(const Ratio& a, const Ratio& b) { return a.num * b.den < b.num * a.den; }
   friend bool operator==(const Ratio& a, const Ratio& b) { return a.num * b.den == b.num * a.den; }
 };
-inline Ratio ratio(const RateFraction& y) { return {y.num, y.den}; }
+inline Ratio ratio(const RateFraction& y) {
+  return {y.num, y.den};
+}
 
 /// A directed graph without loops as receiver lists.
 using Graph = std::vector<std::vector<Rank>>;
@@ -53,9 +55,8 @@ inline bool admissible(const SelectionProblem& problem, const Graph& graph) {
       if (problem.rx_kbps[j] == 0 || j == i) return false;
     }
   }
-  return std::all_of(problem.forced.begin(), problem.forced.end(), [&](const auto& pair) {
-    return contains(graph[pair.first], pair.second);
-  });
+  return std::all_of(problem.forced.begin(), problem.forced.end(),
+                     [&](const auto& pair) { return contains(graph[pair.first], pair.second); });
 }
 
 /// The best common rate of a graph, also bounded by the floor on slots.
@@ -64,8 +65,9 @@ inline Ratio rate_of(const SelectionProblem& problem, const Graph& graph) {
   const auto n = graph.size();
   const auto in = in_degrees(graph);
   for (std::size_t r = 0; r < n; ++r) {
-    const auto copies =
-        problem.fanout == Fanout::unicast ? graph[r].size() : std::min<std::size_t>(graph[r].size(), 1);
+    const auto copies = problem.fanout == Fanout::unicast
+                            ? graph[r].size()
+                            : std::min<std::size_t>(graph[r].size(), 1);
     if (copies > 0) best = std::min(best, Ratio{problem.tx_kbps[r], copies});
     if (in[r] > 0) best = std::min(best, Ratio{problem.rx_kbps[r], in[r]});
     if (problem.k > 0 && problem.rx_kbps[r] > 0) {
@@ -155,7 +157,8 @@ class MaximumPairs {
 inline std::vector<std::uint32_t> slots(const std::vector<Kbps>& rx, const Ratio& y) {
   std::vector<std::uint32_t> out;
   for (const auto d : rx) {
-    out.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(d * y.den / y.num, rx.size() - 1)));
+    out.push_back(
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(d * y.den / y.num, rx.size() - 1)));
   }
   return out;
 }
@@ -166,7 +169,8 @@ inline Ratio d_hondt(const std::vector<Kbps>& rx, std::uint64_t seats) {
   for (const auto d : rx) {
     for (std::uint64_t c = 1; c < rx.size(); ++c) quotients.push_back({d, c});
   }
-  std::sort(quotients.begin(), quotients.end(), [](const Ratio& a, const Ratio& b) { return b < a; });
+  std::sort(quotients.begin(), quotients.end(),
+            [](const Ratio& a, const Ratio& b) { return b < a; });
   return quotients.at(seats - 1);
 }
 
