@@ -7,6 +7,7 @@
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
+#include "sync/policy.h"
 
 namespace selmcast {
 
@@ -67,7 +68,9 @@ Result<void> run(const RunCommand& command) {
   if (auto ok = check_run_options(options, command.workers); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();
-  for (const auto& notice : parse_policy(options.policy)->notices) print_notice(notice);
+  const auto policy = parse_policy(options.policy);
+  if (!policy) return policy.error();
+  for (const auto& notice : policy->notices) print_notice(notice);
   Result<nlohmann::ordered_json> document = nlohmann::ordered_json();
   if (options.transport == "sim") {
     auto results = run_simulated(options, command.workers);
