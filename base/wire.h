@@ -66,7 +66,8 @@ class WireWriter {
     return *this;
   }
   WireWriter& put_text(std::string_view text) { return put_bytes(std::as_bytes(std::span(text))); }
-  Bytes take() && { return std::move(out_); }
+  /// Hands the bytes out; the writer is empty afterwards.
+  Bytes take() { return std::exchange(out_, {}); }
 
  private:
   Bytes out_;

@@ -187,7 +187,9 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   auto epoch = std::make_unique<EpochState>();
   epoch->program = std::move(program).value();
   const Program& p = epoch->program;
-  open_ = Open{.view = std::move(view).value(), .since = now};
+  open_.emplace();
+  open_->view = std::move(view).value();
+  open_->since = now;
   open_->plan = PlanReport{p.epoch, static_cast<std::uint32_t>(p.members.size()), p.period_k,
                            p.pair_age_worst, p.pair_age_mean, p.senders_below_p,
                            p.group_entries_max};
