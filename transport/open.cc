@@ -1,6 +1,7 @@
 #include "transport/open.h"
 
 #include "transport/shm/shm_transport.h"
+#include "transport/uring/uring_transport.h"
 
 namespace selmcast {
 namespace {
@@ -19,6 +20,7 @@ struct Backend {
 
 constexpr Backend kBackends[] = {
     {"shm", &open_shm_default, "ranks of one host, one copy"},
+    {"uring", &open_uring, "UDP over io_uring, IP multicast"},
 };
 
 /// `auto` is the one that works across hosts.
