@@ -42,7 +42,7 @@ struct Program {
 
 /// Group indices of the two kinds of epoch: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as
 /// many above them.
-inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 20U;
+inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 17U;
 /// Rounds after which a random selection repeats.
 inline constexpr std::uint32_t kRandomCycle = 16;
 
