@@ -131,7 +131,8 @@ class PanelDrawing {
     std::string points;
     for (const PlotPoint& point : series.points) {
       if (!finite(point)) continue;
-      points += (points.empty() ? "" : " ") + at(x_of(point.x)) + "," + at(y_of(point.y));
+      if (!points.empty()) points += ' ';
+      points += at(x_of(point.x)) + "," + at(y_of(point.y));
     }
     if (points.empty()) return {};
     return "<polyline fill=\"none\" stroke=\"" + escaped(series.colour) +

@@ -96,8 +96,7 @@ std::string to_table(const TrainResult& result) {
   out += format("%s, %s split, %u workers, %u epochs of %u rounds, batch %u, rate %g, seed %llu\n",
                 to_string(options.model).data(), to_string(options.split).data(), options.workers,
                 options.epochs, result.rounds / options.epochs, options.batch,
-                static_cast<double>(options.learning_rate),
-                static_cast<unsigned long long>(options.seed));
+                options.learning_rate, static_cast<unsigned long long>(options.seed));
   out += "policy: " + result.run.policy + "\n\n";
   out += "                                        accuracy   to single process\n";
   const auto row = [&](const char* name, double accuracy) {

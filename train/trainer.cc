@@ -59,7 +59,7 @@ class RankTraining {
   }
 
   Result<void> run_round() {
-    const float rate = task_.options().learning_rate;
+    const auto rate = static_cast<float>(task_.options().learning_rate);
     const auto begin = Timer::now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
