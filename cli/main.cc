@@ -1,6 +1,4 @@
 // The program `selmcast`: one subcommand per file of this folder.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
