@@ -1,6 +1,4 @@
 // The program `selmcast`: one subcommand per file of this folder.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include "cli/common.h"
 #include "cli/doctor.h"
 #include "cli/policies.h"
+#include "cli/run.h"
 
 namespace selmcast {
 namespace {
@@ -17,6 +16,8 @@ namespace {
 void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
   add_policies_command(app, exit_status);
+  add_run_command(app, exit_status);
+  add_worker_command(app, exit_status);
 }
 
 std::string command_names(const CLI::App& app) {

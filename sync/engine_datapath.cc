@@ -122,9 +122,10 @@ void Engine::begin_round(TimePoint now) noexcept {
   round_begun_ = now;
   at_begin_ = totals();
   accumulator_->begin();
-  const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(program.rate.num) /
-                                      static_cast<double>(program.rate.den));
-  current_->receiver->begin(now, program.epoch, round_, program.cycle[slot].senders);
+  const RoundPlan& plan = program.cycle[slot];
+  const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                                      static_cast<double>(plan.rate.den));
+  current_->receiver->begin(now, program.epoch, round_, plan.senders);
   current_->sender->begin(now, program.epoch, round_,
                           std::as_bytes(parameters_).data(), parameters_region_.id(),
                           current_->lanes[slot], wire);
@@ -145,15 +146,15 @@ void Engine::close_round(TimePoint now) noexcept {
 }
 
 void Engine::fill_report(TimePoint now) noexcept {
-  const Program& program = current_->program;
+  const RoundPlan& plan = current_->program.round(round_);
   const Totals end = totals();
   const Totals& begin = at_begin_;
   report_.round = round_;
   report_.ms = std::chrono::duration<double, std::milli>(now - round_begun_).count();
   const double frame = shape_.frame_payload;
   const double on_wire = frame + kFrameHeaderBytes + transport_.capabilities().wire_overhead_bytes;
-  report_.rate_kbps = static_cast<Kbps>(config_.headroom * static_cast<double>(program.rate.num) /
-                                        static_cast<double>(program.rate.den) * frame / on_wire);
+  report_.rate_kbps = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                                        static_cast<double>(plan.rate.den) * frame / on_wire);
   report_.tx_first_bytes = end.port.first_bytes - begin.port.first_bytes;
   report_.tx_repair_bytes = end.port.repair_bytes - begin.port.repair_bytes;
   report_.tx_patch_bytes = end.port.patch_bytes - begin.port.patch_bytes;

@@ -309,7 +309,7 @@ std::string to_string(const Policy& policy) {
   } else {
     out += policy.select == SelectKind::random ? "random:" : "selmcast:";
     out += std::to_string(policy.p);
-    if (policy.k_given) out += "," + std::to_string(policy.k);
+    if (policy.k_given) (out += ',') += std::to_string(policy.k);
   }
   out += policy.route == RouteKind::unicast ? " route=unicast" : " route=star";
   out += policy.mix == MixKind::sgd ? " pace=bsp mix=sgd" : " pace=bsp mix=average";

@@ -29,6 +29,8 @@ class JoinedWorker final : public Worker {
   std::vector<Rank> failed_ranks() const override { return control_->failed_ranks(); }
   PlanReport plan() const override { return control_->plan(); }
   std::vector<std::string> notices() const override { return policy_.notices; }
+  std::string transport_name() const override { return transport_->capabilities().name; }
+  std::string policy_text() const override { return to_string(policy_); }
   Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) override;
   Result<void> publish(std::string tag, std::span<const std::byte> value) override;
   Result<void> leave() override;
