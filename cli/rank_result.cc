@@ -13,6 +13,7 @@ namespace {
 
 ordered_json to_json(const RoundReport& r) {
   return {{"round", r.round},
+          {"epoch", r.epoch},
           {"ms", r.ms},
           {"rate_kbps", r.rate_kbps},
           {"receivers", r.receivers},
@@ -31,6 +32,7 @@ ordered_json to_json(const RoundReport& r) {
 RoundReport round_from(const ordered_json& j) {
   RoundReport r;
   r.round = j.at("round");
+  r.epoch = j.at("epoch");
   r.ms = j.at("ms");
   r.rate_kbps = j.at("rate_kbps");
   r.receivers = j.at("receivers").get<std::vector<Rank>>();
@@ -57,6 +59,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
                             const std::map<Rank, RankResult>& results) {
   double ms = 0.0;
   Kbps rate = 0;
+  std::uint32_t epoch = 0;
   std::uint64_t total = 0, repaired = 0, changes = 0;
   std::vector<std::vector<Rank>> receivers(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
@@ -68,6 +71,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     if (index >= result.rounds.size()) continue;
     const RoundReport& r = result.rounds[index];
     ms = std::max(ms, r.ms);
+    epoch = r.epoch;
     rate = rate == 0 ? r.rate_kbps : std::min(rate, r.rate_kbps);
     receivers[rank] = r.receivers;
     total += r.receivers.size();
@@ -80,6 +84,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     columns["foreign_frames"][rank] = r.foreign_frames;
   }
   return {{"round", index},
+          {"epoch", epoch},
           {"ms", ms},
           {"rate_kbps", rate},
           {"receivers", receivers},

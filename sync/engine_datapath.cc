@@ -150,6 +150,7 @@ void Engine::fill_report(TimePoint now) noexcept {
   const Totals end = totals();
   const Totals& begin = at_begin_;
   report_.round = round_;
+  report_.epoch = current_->program.epoch;
   report_.ms = std::chrono::duration<double, std::milli>(now - round_begun_).count();
   const double frame = shape_.frame_payload;
   const double on_wire = frame + kFrameHeaderBytes + transport_.capabilities().wire_overhead_bytes;
