@@ -1,0 +1,66 @@
+#include "probes/arrival_curve.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace selmcast {
+namespace {
+
+constexpr std::size_t kSamplesMax = 8192;
+constexpr Duration kSpacing = std::chrono::microseconds(50);
+
+}  // namespace
+
+ArrivalCurve::ArrivalCurve() {
+  samples_.reserve(kSamplesMax);
+}
+
+void ArrivalCurve::clear() noexcept {
+  samples_.clear();
+}
+
+void ArrivalCurve::add(TimePoint at, std::uint64_t bytes) noexcept {
+  const bool full = samples_.size() == kSamplesMax;
+  // What arrives in one instant is one sample. Otherwise the first stays: it begins the curve.
+  const bool same = !samples_.empty() && samples_.back().at == at;
+  const bool close = samples_.size() >= 2 && at - samples_[samples_.size() - 2].at < kSpacing;
+  if (full || same || close) {
+    samples_.back() = {at, bytes};
+  } else {
+    samples_.push_back({at, bytes});
+  }
+}
+
+std::optional<Kbps> ArrivalCurve::rate_between(TimePoint from, TimePoint to) const noexcept {
+  const auto first = std::lower_bound(samples_.begin(), samples_.end(), from,
+                                      [](const Sample& s, TimePoint t) { return s.at < t; });
+  auto last = std::upper_bound(first, samples_.end(), to,
+                               [](TimePoint t, const Sample& s) { return t < s.at; });
+  if (last - first < 2) return std::nullopt;
+  --last;
+  if (last->at <= first->at) return std::nullopt;
+  return rate_of(last->bytes - first->bytes, last->at - first->at);
+}
+
+std::optional<Kbps> ArrivalCurve::steady_rate(TimePoint start, TimePoint end) const noexcept {
+  const auto steady = rate_between(start + (end - start) / 3, end);
+  if (steady && *steady > 0) return steady;
+  if (samples_.empty()) return std::nullopt;
+  return rate_between(samples_.front().at, samples_.back().at);
+}
+
+Kbps rate_of(std::uint64_t bytes, Duration time) noexcept {
+  SELMCAST_CHECK(time.count() > 0, "a rate needs time");
+  // 8 bits per byte and 1e6 ns per ms; bytes stay far below 2^40, so the product fits.
+  return bytes * 8'000'000 / static_cast<std::uint64_t>(time.count());
+}
+
+std::uint64_t median_of(std::vector<std::uint64_t> values) {
+  SELMCAST_CHECK(!values.empty(), "the median of nothing");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace selmcast
