@@ -53,9 +53,10 @@ class WireWriter {
  public:
   template <WireInteger T>
   WireWriter& put(T value) {
-    const auto at = out_.size();
-    out_.resize(at + sizeof(T));
-    store_le(out_.data() + at, value);
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      out_.push_back(static_cast<std::byte>(value & 0xFFU));
+      if constexpr (sizeof(T) > 1) value = static_cast<T>(value >> 8U);
+    }
     return *this;
   }
   /// A length (u32) followed by the bytes.
@@ -65,7 +66,8 @@ class WireWriter {
     return *this;
   }
   WireWriter& put_text(std::string_view text) { return put_bytes(std::as_bytes(std::span(text))); }
-  Bytes take() && { return std::move(out_); }
+  /// Hands the bytes out; the writer is empty afterwards.
+  Bytes take() { return std::exchange(out_, {}); }
 
  private:
   Bytes out_;

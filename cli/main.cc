@@ -10,6 +10,7 @@
 #include "cli/common.h"
 #include "cli/doctor.h"
 #include "cli/policies.h"
+#include "cli/run.h"
 
 namespace selmcast {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
   add_policies_command(app, exit_status);
+  add_run_command(app, exit_status);
+  add_worker_command(app, exit_status);
 }
 
 std::string command_names(const CLI::App& app) {

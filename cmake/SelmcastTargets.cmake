@@ -15,7 +15,9 @@ target_compile_features(selmcast_options INTERFACE cxx_std_20)
 target_include_directories(selmcast_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(selmcast_options INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror
-  -fno-strict-aliasing -fPIC)
+  -fno-strict-aliasing -fPIC
+  # g++ 12 warns falsely about string concatenation (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(SELMCAST_SANITIZE)
   target_compile_options(selmcast_options INTERFACE
     -fsanitize=${SELMCAST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

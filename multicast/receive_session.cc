@@ -21,6 +21,7 @@ constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
     : port_(port),
       settings_(settings),
+      epoch_(settings.epoch),
       sources_(settings.senders_max),
       source_index_(port.world(), kNoSource),
       dropped_ranks_(port.world(), 0),
@@ -215,7 +216,7 @@ void ReceiveSession::send_ack(Rank to, std::uint32_t epoch, std::uint32_t round,
 }
 
 void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
-  if (begun_ && header.round <= round_) {
+  if (header.epoch < epoch_ || (begun_ && header.round <= round_)) {
     send_ack(header.sender, header.epoch, header.round,
              gave_up_round_[header.sender] == header.round + 1);
     return;

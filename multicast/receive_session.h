@@ -27,6 +27,7 @@ struct ReceiveSettings {
   std::uint32_t senders_max = 1;
   double loss = 0.0;                       ///< Share of data frames dropped on purpose.
   std::uint64_t seed = 1;                  ///< For back-off and loss.
+  std::uint32_t epoch = 0;                 ///< Rounds of earlier epochs count as over.
 };
 
 /// What to do with a data frame.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -19,25 +20,27 @@ enum class GroupKind : std::uint8_t { rows, sender };
 /// are checked at parse time and have no field.
 struct Policy {
   SelectKind select = SelectKind::all;
-  std::uint32_t p = 0;        ///< Least number of receivers; 0 for select=all.
-  std::uint32_t k = 0;        ///< Every pair served once in k rounds; 0 = no bound.
-  bool k_given = false;       ///< Otherwise k is max(4, ceil((n-1)/p)), see resolved_k().
+  std::uint32_t p = 0;   ///< Least number of receivers; 0 for select=all.
+  std::uint32_t k = 0;   ///< Every pair served once in k rounds; 0 = no bound.
+  bool k_given = false;  ///< Otherwise k is max(4, ceil((n-1)/p)), see resolved_k().
   RouteKind route = RouteKind::star;
   MixKind mix = MixKind::average;
   GroupKind groups = GroupKind::rows;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
-  /// The bound that holds for n members.
+  /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
 };
 
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.
-/// Words may be separated by any white space; each axis at most once; a bare name (`bsp`,
-/// `selmcast`) expands first and explicit words override it.
+/// Words may be separated by any white space; each axis at most once; at most one bare name (`bsp`,
+/// `selmcast`, `orpheus`, `gossip`), which expands first, wherever it stands; explicit words
+/// override it. select=random without a groups word gets groups=sender.
 Result<Policy> parse_policy(std::string_view text);
-/// Checks that need the number of workers: 1 <= p <= n-1 and the like.
+/// Checks that need the number of workers: 1 <= p <= n-1, n <= 65 535.
 Result<void> check_policy(const Policy& policy, std::uint32_t workers);
-/// The policy with every axis written out, e.g. for JSON and for comparing ranks.
+/// The policy with every axis written out in one fixed order, e.g. for JSON and for comparing
+/// ranks; parse_policy() of it gives the same policy.
 std::string to_string(const Policy& policy);
 
 /// One row of `selmcast policies`.

@@ -13,34 +13,53 @@ namespace selmcast {
 
 /// One round of one rank. All numbers are job ranks, ascending, never the rank itself.
 struct RoundPlan {
-  bool multicast = false;            ///< Whether `receivers` are reached through `group`.
-  std::uint32_t group = 0;           ///< Index into the epoch's groups (GroupAddress::index).
-  std::vector<Rank> receivers;       ///< By the group, or by one unicast copy each.
-  std::vector<Rank> patches;         ///< Further receivers, by one unicast copy each.
-  std::vector<Rank> senders;         ///< Whom this rank hears.
-  bool below_p = false;
+  bool multicast = false;       ///< Whether `receivers` are reached through `group`.
+  std::uint32_t group = 0;      ///< Index into the epoch's groups (GroupAddress::index).
+  std::vector<Rank> receivers;  ///< By the group, or by one unicast copy each.
+  std::vector<Rank> patches;    ///< Further receivers, by one unicast copy each.
+  std::vector<Rank> senders;    ///< Whom this rank hears.
+  RateFraction rate;            ///< Common wire rate of each transfer of this round.
+  bool below_p = false;         ///< This rank reaches fewer than p receivers.
 };
 
 /// Immutable. Read by the engine through one acquire load.
 struct Program {
   std::uint32_t epoch = 0;
   std::vector<Rank> members;
-  std::vector<RoundPlan> cycle;        ///< Round r of the job uses cycle[r % cycle.size()].
+  std::vector<RoundPlan> cycle;               ///< Round r of the job uses cycle[r % cycle.size()].
   std::vector<std::uint32_t> send_groups;     ///< Every group this rank ever sends to, ascending.
   std::vector<std::uint32_t> receive_groups;  ///< Every group this rank must join, ascending.
-  RateFraction rate;                   ///< Common wire rate of each transfer.
-  std::uint32_t period_k = 0;          ///< Rounds until every pair was served; 0 = not bounded.
+  RateFraction rate;                          ///< The least of the rounds' rates.
+  std::uint32_t period_k = 0;  ///< Rounds until every pair was served; 0 = not bounded.
+  /// Longest gap and mean age in rounds (see PairAge), over all pairs that the cycle ever serves.
   std::uint32_t pair_age_worst = 0;
   double pair_age_mean = 0.0;
-  std::uint32_t senders_below_p = 0;   ///< Sender-rounds below p in one cycle, all members.
-  std::uint32_t group_entries_max = 0; ///< Most groups that any member joins.
+  std::uint32_t senders_below_p = 0;    ///< Sender-rounds below p in one cycle, all members.
+  std::uint32_t group_entries_max = 0;  ///< Most groups that any member joins.
 
   const RoundPlan& round(std::uint64_t r) const noexcept { return cycle[r % cycle.size()]; }
 };
 
+/// Group indices of the two kinds of epoch: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as
+/// many above them.
+inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 20U;
+/// Rounds after which a random selection repeats.
+inline constexpr std::uint32_t kRandomCycle = 16;
+
 /// Pure: equal arguments give equal programs on every machine. Group indices of different epochs
-/// differ from those of the epoch before, so members can join before they leave. O(n^2 k).
-/// Errors (bad_input) say why the view has no plan under the policy.
+/// differ from those of the epoch before, so members can join before they leave.
+///
+/// select=selmcast follows a ring plan (sync/select/ring_plan.h). groups=rows: one group per row,
+/// `receivers` are the row's members and a patch is one unicast copy. groups=sender: one group per
+/// sender and round of the cycle whose members are exactly the receivers; a sender that the ring
+/// plan leaves at p-1 takes over another pair that the cycle serves twice, where there is one.
+/// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
+/// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
+/// and round. route=unicast: no groups; a sender pays the rate once per receiver.
+///
+/// With p >= n (members were lost) everyone reaches everyone with receive rate. One member alone
+/// gets a cycle of one empty round. A member without receive rate is nobody's receiver. O(n^2 k).
+/// Errors (bad_input) say why the view has no plan under the policy; they name job ranks.
 Result<Program> compile(const View& view, const Policy& policy, Rank self);
 
 }  // namespace selmcast

@@ -90,6 +90,9 @@ class Worker {
   virtual std::vector<Rank> failed_ranks() const = 0;
   virtual PlanReport plan() const = 0;
   virtual std::vector<std::string> notices() const = 0;
+  /// The backend in use and the policy with every axis written out.
+  virtual std::string transport_name() const = 0;
+  virtual std::string policy_text() const = 0;
 
   /// Blocks until every live rank came here: an exact mean of the given values over the live ranks,
   /// through the store. For small values (metrics), not parameters.

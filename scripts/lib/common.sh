@@ -23,7 +23,7 @@ packages_of() {
 missing_packages() {
   local name
   for name in $(packages_of "$@"); do
-    [[ $(dpkg-query -W -f='${db:Status-Status}\n' "$name" 2>/dev/null) == *installed* ]] ||
+    dpkg-query -W -f='${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed ||
       printf '%s\n' "$name"
   done
 }
@@ -42,14 +42,15 @@ ensure_packages() {
   local as_root=()
   if [[ $(id -u) != 0 ]]; then
     command -v sudo >/dev/null ||
-      die "these packages are missing: $missing. Run as root: apt-get install $missing"
+      die "packages are missing, and there is no sudo. Run as root: apt-get install $missing"
     as_root=(sudo)
     [[ -t 0 ]] || as_root=(sudo -n)
     "${as_root[@]}" true ||
-      die "these packages are missing: $missing, and sudo refused. Run as root: apt-get install $missing"
+      die "sudo refused, and packages are missing. Run as root: apt-get install $missing"
   fi
   say "Installing Debian packages: $missing"
-  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q)
+  apt+=(-o DPkg::Lock::Timeout=300)
   "${apt[@]}" update >&2 || say "The package lists could not be renewed; trying with the old ones."
   # shellcheck disable=SC2086
   "${apt[@]}" install -y --no-install-recommends $missing </dev/null >&2 ||

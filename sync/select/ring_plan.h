@@ -1,35 +1,43 @@
 // Ring plan: a schedule in which multicast groups never change while every pair of ranks meets.
 //
 // The columns (receivers) are laid end to end on the ring of rows; in round t sender i uses row
-// (i - b_t) mod n, so the receiver set of a row is constant and a receiver joins c_j groups once per
-// epoch. A sender that is in its own row serves one other receiver by unicast instead (a *patch*),
-// where its transmit rate allows, and otherwise stays one receiver short.
+// (i - b_t) mod n, so the receiver set of a row is constant and a receiver joins c_j groups once
+// per epoch. A sender that is in its own row serves one other receiver by unicast instead (a
+// *patch*), where its transmit rate allows, and otherwise stays one receiver short.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "sync/select/pair_age.h"
 #include "sync/select/selection.h"
 
 namespace selmcast {
 
 /// Whom one member reaches and hears in one round. Indices are member indices 0..n-1.
 struct RingRound {
-  std::uint32_t row = 0;                     ///< The group it sends to.
-  std::vector<std::uint32_t> receivers;      ///< By multicast, ascending, without itself.
-  std::optional<std::uint32_t> patch;        ///< One more receiver, by unicast.
-  std::vector<std::uint32_t> senders;        ///< Whom it hears, ascending (patches included).
-  bool below_p = false;                      ///< In its own row and without a patch.
+  std::uint32_t row = 0;                 ///< The group it sends to.
+  std::vector<std::uint32_t> receivers;  ///< By multicast, ascending, without itself.
+  std::optional<std::uint32_t> patch;    ///< One more receiver, by unicast.
+  std::vector<std::uint32_t> senders;    ///< Whom it hears, ascending (patches included).
+  bool below_p = false;                  ///< It reaches p-1: in its own row and without a patch.
 };
 
+/// Immutable after make(); every method is const and thread-safe.
 class RingPlan {
  public:
-  /// n = tx.size() members, uniform p, multicast fan-out. `k_bound` = 0 or the most rounds until
-  /// every ordered pair was served (it lowers the rate when slow receivers would need more).
-  /// Errors as select_exact(), and when no rate satisfies k_bound.
+  /// n = tx.size() members, uniform p. `k_bound` = 0 or the most rounds until every ordered pair
+  /// was served: where slow receivers would need more, the rate is lowered until period() <=
+  /// k_bound, by the least amount that this layout allows. With multicast fan-out a row has floor
+  /// or ceil(sum of slots / n) >= p members. With unicast fan-out (rows are then only a way to
+  /// count; every receiver gets a copy of its own) all rows have exactly p members, or as many as
+  /// k_bound asks for, and tx_i >= rate * that number. Errors as select_exact(), and when no rate
+  /// satisfies k_bound, with the smallest k that works.
   static Result<RingPlan> make(std::uint32_t p, const std::vector<Kbps>& tx_kbps,
-                               const std::vector<Kbps>& rx_kbps, std::uint32_t k_bound);
+                               const std::vector<Kbps>& rx_kbps, std::uint32_t k_bound,
+                               Fanout fanout = Fanout::multicast);
 
   std::uint32_t members() const noexcept { return n_; }
   const RateFraction& rate() const noexcept { return rate_; }
@@ -37,26 +45,36 @@ class RingPlan {
   const RateFraction& rate_without_bound() const noexcept { return rate_free_; }
   const Bottleneck& bottleneck() const noexcept { return bottleneck_; }
   /// Rounds after which the schedule repeats and every pair with a receiver that has slots was
-  /// served.
+  /// served: ceil((n-1)/c) when all receivers have c slots, otherwise ceil(n/min c).
   std::uint32_t period() const noexcept { return k_; }
-  /// Slots c_j: how many senders each member hears per round.
+  /// Slots c_j: how many senders each member hears per round, at most (one less when it is in its
+  /// own row and nobody patches it).
   const std::vector<std::uint32_t>& slots() const noexcept { return slots_; }
 
-  /// The round of one member; `round` counts from 0 and wraps. O(n).
+  /// The round of one member; `round` counts from 0 and wraps. O(n + h^2) for h members in their
+  /// own rows (about p).
   RingRound round_of(std::uint32_t member, std::uint64_t round) const;
+  /// Receivers of every member in one round, patches merged in, ascending. With `everyone`, senders
+  /// whose transmit rate does not allow a second copy are patched too (for groups that are made per
+  /// sender, where a patch costs nothing).
+  std::vector<std::vector<std::uint32_t>> edges_of(std::uint64_t round,
+                                                   bool everyone = false) const;
+  /// The (sender, receiver) patches of one round, ascending by sender: a maximum matching.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> patches_of(std::uint64_t round,
+                                                                  bool everyone = false) const;
   /// Rows that a member joins, in ring order: slots()[member] of them.
   std::vector<std::uint32_t> rows_of(std::uint32_t member) const;
-  /// Worst and mean age of a pair over the steady schedule: rounds between two services. Exact,
-  /// over all ordered pairs with slots. O(n^2 k).
-  struct PairAge {
-    std::uint32_t worst = 0;
-    double mean = 0.0;
-  };
+  /// Of the steady schedule. O(n^2 + k n h).
   PairAge pair_age() const;
   /// Sender-rounds of one period that stay at p-1 receivers.
   std::uint32_t senders_below_p() const;
 
  private:
+  void place(const std::vector<std::uint32_t>& slots);
+  std::uint32_t shift_of(std::uint64_t round) const noexcept;
+  std::uint32_t row_in(std::uint32_t member, std::uint64_t round) const noexcept;
+  bool in_row(std::uint32_t receiver, std::uint32_t row) const noexcept;
+
   std::uint32_t n_ = 0, p_ = 0, k_ = 1;
   bool equal_slots_ = false;
   std::uint32_t step_ = 1;  ///< Rows that the senders move per round.

@@ -1,7 +1,7 @@
 // The selection problem and its explicit solutions: who sends to whom, at which common rate.
 //
-// Notation of the SELMCAST papers (ICC'22, IEEE TSC 2024): every selected transfer of a round runs at
-// the common rate y; a sender with rate U pays y once (multicast) or per receiver (unicast), a
+// Notation of the SELMCAST papers (ICC'22, IEEE TSC 2024): every selected transfer of a round runs
+// at the common rate y; a sender with rate U pays y once (multicast) or per receiver (unicast), a
 // receiver with rate D pays y per sender it hears.
 #pragma once
 
@@ -28,14 +28,14 @@ RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept;
 enum class Fanout : std::uint8_t { multicast, unicast };
 
 struct SelectionProblem {
-  std::vector<std::uint32_t> p;   ///< Least receivers of each sender; its size is n.
+  std::vector<std::uint32_t> p;  ///< Least receivers of each sender; its size is n.
   Fanout fanout = Fanout::multicast;
-  std::vector<Kbps> tx_kbps;      ///< Available, background load already subtracted.
+  std::vector<Kbps> tx_kbps;  ///< Available, background load already subtracted.
   std::vector<Kbps> rx_kbps;
   std::vector<std::vector<std::uint32_t>> age;  ///< age[i][j]; empty = all equal.
   std::vector<std::pair<Rank, Rank>> forced;    ///< (sender, receiver) pairs that must be served.
-  std::uint32_t k = 0;            ///< Each receiver with rate gets >= ceil((n-1)/k) slots; 0 = none.
-  std::uint64_t seed = 1;         ///< For random choices only.
+  std::uint32_t k = 0;     ///< Each receiver with rate gets >= ceil((n-1)/k) slots; 0 = none.
+  std::uint64_t seed = 1;  ///< For random choices only.
 };
 
 struct Bottleneck {
@@ -53,20 +53,42 @@ struct Selection {
   std::uint32_t out_degree_min() const noexcept;
 };
 
-/// Checks shapes and ranges (n <= 65 535, rates < 2^53, 1 <= p <= n-1, forced pairs in range and no
-/// self pair). Errors are bad_input and name the field.
+/// Checks shapes and ranges (2 <= n <= 65 535, rates < 2^53, 1 <= p <= n-1, forced pairs in range
+/// and no self pair). Errors are bad_input and name the field.
 Result<void> check_problem(const SelectionProblem& problem);
 
-/// The optimum, lexicographically: highest rate; most receivers; max-min fair out-degrees; oldest
-/// pairs. Errors (bad_input) say why there is no solution. Source: design notes on the exact
-/// algorithm (capped D'Hondt apportionment for the rate; Gale-Ryser with a forbidden diagonal for
-/// feasibility; Kleitman-Wang construction); forced pairs by maximum flow.
+/// Up to this many ranks select_exact() also maximises the total age.
+inline constexpr std::uint32_t kOldestExactMembers = 64;
+
+/// The optimum, lexicographically:
+///  1. the highest rate y at which every sender can have at least p receivers, forced pairs
+///  included,
+///     and (k > 0) every receiver with rate has ceil((n-1)/k) slots;
+///  2. the most receivers in total at y (unicast: within each sender's rate);
+///  3. the lexicographically largest sorted vector of out-degrees; of equally few receivers, the
+///     sender whose row has the largest sum of ages gets the next one, then the lowest index;
+///  4. with these out-degrees, the largest sum of ages over the chosen pairs: exact for n up to
+///     kOldestExactMembers, above that a preference among receivers with equally many slots left.
+/// Ties beyond that are broken by index, the same way on every machine.
+/// A receiver without rate is never chosen. The bottleneck is a sender whose transmit rate is used
+/// up, otherwise a receiver whose receive rate is.
+///
+/// Errors (bad_input) say why there is no solution: p > n-1, a sender without transmit rate, too
+/// few receivers with rate, a forced pair to a receiver without rate.
+///
+/// The rate is a capped D'Hondt apportionment of the n*p deliveries among the receivers (equal p),
+/// or the highest quotient that passes the Gale-Ryser condition with Fulkerson's forbidden diagonal
+/// (p per sender) or a flow (forced pairs). Degrees by augmenting paths on a polymatroid; pairs by
+/// Kleitman-Wang order. O(n^2 log n) and n^2 bytes in the common case.
 Result<Selection> select_exact(const SelectionProblem& problem);
 
-/// The papers' heuristic (ICC'22 Algorithms 1 and 2), ties by index.
+/// The papers' heuristic (ICC'22 Algorithms 1 and 2), ties by index; `k` is not used. Rate and
+/// bottleneck are those of the finished selection. Errors as select_exact().
 Result<Selection> select_published(const SelectionProblem& problem);
 
-/// The Orpheus baseline (SoCC'18): exactly p receivers each, uniformly at random.
+/// The Orpheus baseline (SoCC'18): exactly p receivers each, uniformly at random among those with
+/// receive rate; forced pairs first (more than p of them stay). `k` is not used. The same seed
+/// gives the same selection on every machine. Errors as select_exact().
 Result<Selection> select_random(const SelectionProblem& problem);
 
 }  // namespace selmcast

@@ -5,6 +5,7 @@
 // feeds, so try_get() is local. All clients see the writes in the same order.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,8 @@ class StoreServer {
   virtual StoreAddress address() const = 0;
   /// Thread-safe copy of a value, "result/" keys included.
   virtual std::optional<Bytes> get(std::string_view key) const = 0;
+  /// Thread-safe copy of every key that begins with `prefix`.
+  virtual std::map<std::string, Bytes> with_prefix(std::string_view prefix) const = 0;
   /// Marks a rank as lost before its connection breaks (a launcher that saw the process die).
   virtual void declare_lost(Rank rank) = 0;
   virtual bool lost(Rank rank) const = 0;

@@ -63,6 +63,10 @@ class StoreServerThread final : public StoreServer {
     const std::lock_guard lock(mutex_);
     return state_.get(key);
   }
+  std::map<std::string, Bytes> with_prefix(std::string_view prefix) const override {
+    const std::lock_guard lock(mutex_);
+    return state_.with_prefix(prefix);
+  }
   void declare_lost(Rank rank) override {
     {
       const std::lock_guard lock(mutex_);

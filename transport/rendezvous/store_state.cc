@@ -84,6 +84,15 @@ std::optional<Bytes> StoreState::get(std::string_view key) const {
   return found->second.value;
 }
 
+std::map<std::string, Bytes> StoreState::with_prefix(std::string_view prefix) const {
+  std::map<std::string, Bytes> out;
+  for (auto it = values_.lower_bound(prefix); it != values_.end(); ++it) {
+    if (!it->first.starts_with(prefix)) break;
+    out.emplace(it->first, it->second.value);
+  }
+  return out;
+}
+
 bool StoreState::lost(Rank rank) const noexcept {
   return rank < standing_.size() && standing_[rank] == Standing::lost;
 }

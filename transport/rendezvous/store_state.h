@@ -48,6 +48,7 @@ class StoreState {
   void declare_lost(Rank rank);
 
   std::optional<Bytes> get(std::string_view key) const;
+  std::map<std::string, Bytes> with_prefix(std::string_view prefix) const;
   bool lost(Rank rank) const noexcept;
   std::uint32_t gone() const noexcept { return gone_; }
 

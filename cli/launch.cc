@@ -1,0 +1,240 @@
+#include "cli/launch.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "cli/child_process.h"
+#include "cli/common.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace selmcast {
+
+namespace {
+
+constexpr int kTickMs = 20;
+constexpr Duration kProgressPeriod = std::chrono::milliseconds(200);
+
+volatile std::sig_atomic_t interrupted = 0;
+void on_signal(int signal) { interrupted = signal; }
+
+/// A folder only this user can enter, for the store's socket; removed at the end.
+class SocketFolder {
+ public:
+  static Result<SocketFolder> make() {
+    const char* base = std::getenv("TMPDIR");
+    std::string path = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/selmcast-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) {
+      return unavailable("cannot make a folder for the job's socket like " + path +
+                         "; set TMPDIR to a folder that can be written");
+    }
+    return SocketFolder(path);
+  }
+  SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  SocketFolder& operator=(SocketFolder&&) = delete;
+  ~SocketFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  std::string socket() const { return path_ + "/store"; }
+
+ private:
+  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+/// SIGINT and SIGTERM set a flag while this lives.
+class SignalGuard {
+ public:
+  SignalGuard() {
+    interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    ::sigaction(SIGINT, &action, &old_int_);
+    ::sigaction(SIGTERM, &action, &old_term_);
+  }
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+  ~SignalGuard() {
+    ::sigaction(SIGINT, &old_int_, nullptr);
+    ::sigaction(SIGTERM, &old_term_, nullptr);
+  }
+
+ private:
+  struct sigaction old_int_ {}, old_term_ {};
+};
+
+class Launch {
+ public:
+  Launch(const LaunchSpec& spec, StoreServer& store) : spec_(spec), store_(store) {}
+  Result<void> start();
+  void watch();
+  LaunchOutcome outcome();
+
+ private:
+  struct Seat {
+    ChildProcess process;
+    std::optional<int> status;
+    bool killed_late = false;
+  };
+  void wait_for_news();
+  void pass_lines(Rank rank);
+  void notice_ends();
+  void end_stragglers();
+  void pass_progress();
+
+  const LaunchSpec& spec_;
+  StoreServer& store_;
+  SteadyClock clock_;
+  std::vector<Seat> seats_;
+  std::size_t running_ = 0;
+  std::optional<TimePoint> first_success_;
+  TimePoint next_progress_{};
+  std::map<std::string, Bytes> last_progress_;
+};
+
+Result<void> Launch::start() {
+  seats_.reserve(spec_.workers);
+  for (Rank rank = 0; rank < spec_.workers; ++rank) {
+    auto arguments = spec_.child_arguments;
+    arguments.insert(arguments.end(),
+                     {"--rank", std::to_string(rank), "--world", std::to_string(spec_.workers),
+                      "--rendezvous", to_string(store_.address())});
+    if (!spec_.rank_arguments.empty()) {
+      const auto& extra = spec_.rank_arguments[rank];
+      arguments.insert(arguments.end(), extra.begin(), extra.end());
+    }
+    auto child = ChildProcess::start(arguments);
+    if (!child) return std::move(child).error();
+    seats_.push_back(Seat{std::move(child).value(), std::nullopt, false});
+    ++running_;
+  }
+  return {};
+}
+
+void Launch::wait_for_news() {
+  std::vector<pollfd> fds;
+  for (auto& seat : seats_) {
+    if (!seat.status) fds.push_back({seat.process.error_fd(), POLLIN, 0});
+  }
+  // A child that has closed its end reports POLLHUP at once: then sleep instead of spinning.
+  const int ready = ::poll(fds.data(), fds.size(), kTickMs);
+  const bool hung_up = ready > 0 && std::all_of(fds.begin(), fds.end(), [](const pollfd& fd) {
+    return (fd.revents & POLLIN) == 0;
+  });
+  if (hung_up) ::usleep(1000);
+}
+
+void Launch::pass_lines(Rank rank) {
+  for (const auto& line : seats_[rank].process.read_lines()) {
+    std::fprintf(stderr, "rank %u: %s\n", rank, one_line(line).c_str());
+  }
+}
+
+void Launch::notice_ends() {
+  for (Rank rank = 0; rank < seats_.size(); ++rank) {
+    auto& seat = seats_[rank];
+    if (seat.status) continue;
+    pass_lines(rank);
+    seat.status = seat.process.ended();
+    if (!seat.status) continue;
+    pass_lines(rank);
+    --running_;
+    const bool good = WIFEXITED(*seat.status) && WEXITSTATUS(*seat.status) == 0;
+    if (!good) store_.declare_lost(rank);
+    if (good && !first_success_) first_success_ = clock_.now();
+  }
+}
+
+void Launch::end_stragglers() {
+  // Ranks leave together; one that stays behind was stopped or evicted and cannot end by itself.
+  if (!first_success_ || clock_.now() - *first_success_ < spec_.timeout) return;
+  for (auto& seat : seats_) {
+    if (seat.status) continue;
+    seat.killed_late = true;
+    seat.process.kill(SIGKILL);
+  }
+}
+
+void Launch::pass_progress() {
+  if (!spec_.on_progress || clock_.now() < next_progress_) return;
+  next_progress_ = clock_.now() + kProgressPeriod;
+  for (Rank rank = 0; rank < seats_.size(); ++rank) {
+    const std::string key = std::to_string(rank) + "/progress";
+    auto value = store_.get("result/" + key);
+    if (!value || last_progress_[key] == *value) continue;
+    spec_.on_progress(key, *value);
+    last_progress_[key] = std::move(*value);
+  }
+}
+
+void Launch::watch() {
+  while (running_ > 0) {
+    wait_for_news();
+    notice_ends();
+    end_stragglers();
+    pass_progress();
+    if (interrupted == 0) continue;
+    for (auto& seat : seats_) seat.process.kill(SIGKILL);
+  }
+  pass_progress();
+}
+
+LaunchOutcome Launch::outcome() {
+  LaunchOutcome out;
+  int gravest = 1;
+  bool finished = false;
+  for (Rank rank = 0; rank < seats_.size(); ++rank) {
+    const int status = *seats_[rank].status;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+      finished = true;
+      continue;
+    }
+    out.failed_ranks.push_back(rank);
+    const std::string who = "rank " + std::to_string(rank);
+    if (seats_[rank].killed_late) {
+      out.child_errors.push_back(who + " did not end with the others and was killed");
+    } else if (WIFSIGNALED(status)) {
+      out.child_errors.push_back(who + " was ended by signal " + std::to_string(WTERMSIG(status)));
+    } else {
+      out.child_errors.push_back(who + ": " + seats_[rank].process.last_line());
+      if (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3) gravest = WEXITSTATUS(status);
+    }
+  }
+  if (interrupted != 0) {
+    out.exit_status = 128 + interrupted;
+  } else {
+    out.exit_status = finished ? 0 : gravest;
+  }
+  constexpr std::string_view prefix = "result/";
+  for (auto& [key, value] : store_.with_prefix(prefix)) {
+    out.results.emplace(key.substr(prefix.size()), std::move(value));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<LaunchOutcome> launch(const LaunchSpec& spec) {
+  auto folder = SocketFolder::make();
+  if (!folder) return std::move(folder).error();
+  StoreAddress address;
+  address.path = folder->socket();
+  auto store = StoreServer::start(address, spec.workers);
+  if (!store) return std::move(store).error();
+  const SignalGuard guard;
+  Launch launch(spec, **store);
+  if (auto ok = launch.start(); !ok) return std::move(ok).error();
+  launch.watch();
+  return launch.outcome();
+}
+
+}  // namespace selmcast

@@ -1,0 +1,41 @@
+// Starts the ranks of a job as processes of this program and watches over them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "base/wire.h"
+
+namespace selmcast {
+
+struct LaunchSpec {
+  std::uint32_t workers = 1;
+  /// After the program name; the launcher appends --rank I --world N --rendezvous URL.
+  std::vector<std::string> child_arguments;
+  /// Appended to the arguments of one rank each; empty or one entry per rank.
+  std::vector<std::vector<std::string>> rank_arguments;
+  /// A rank that outlives the others by this much is ended.
+  Duration timeout{std::chrono::seconds(10)};
+  /// Called now and then with what a rank published as "progress"; key is "<rank>/progress".
+  std::function<void(std::string_view key, std::span<const std::byte> value)> on_progress;
+};
+
+struct LaunchOutcome {
+  std::vector<Rank> failed_ranks;        ///< Ended by a signal or with an error, ascending.
+  std::map<std::string, Bytes> results;  ///< Published, keys without "result/", e.g. "3/train".
+  std::vector<std::string> child_errors;  ///< Last diagnostic line of each failed rank.
+  int exit_status = 0;  ///< 0 when a rank finished; otherwise the gravest status of the ranks.
+};
+
+/// Hosts the job's store, starts the ranks and waits until all have ended. Their standard error
+/// passes through, each line headed by its rank. SIGINT and SIGTERM end the ranks, then the launch.
+/// Whatever happens, no rank outlives this call (nor this process). Errors: the ranks cannot start.
+Result<LaunchOutcome> launch(const LaunchSpec& spec);
+
+}  // namespace selmcast

@@ -1,0 +1,106 @@
+#include "cli/run.h"
+
+#include <cstdio>
+
+#include "cli/common.h"
+#include "cli/launch.h"
+#include "cli/rank_result.h"
+#include "cli/run_options.h"
+#include "cli/run_rank.h"
+
+namespace selmcast {
+
+namespace {
+
+struct RunCommand {
+  std::uint32_t workers = 8;
+  std::vector<std::string> interfaces;
+  RunOptions options;
+};
+
+LaunchSpec launch_spec(const RunCommand& command, Progress& progress) {
+  LaunchSpec spec;
+  spec.workers = command.workers;
+  spec.timeout = timeout_of(command.options);
+  spec.child_arguments = as_arguments(command.options);
+  spec.child_arguments.insert(spec.child_arguments.begin(), "worker");
+  spec.child_arguments.emplace_back("--launched");
+  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
+    spec.rank_arguments.push_back(
+        {"--interface", command.interfaces[rank % command.interfaces.size()]});
+  }
+  spec.on_progress = [&progress](std::string_view, std::span<const std::byte> value) {
+    WireReader in(value);
+    if (const auto done = in.get<std::uint32_t>()) progress.update(*done, "rounds");
+  };
+  return spec;
+}
+
+Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FILE* human) {
+  Progress progress(human, "run", command.options.rounds);
+  auto outcome = launch(launch_spec(command, progress));
+  if (!outcome) return std::move(outcome).error();
+  if (outcome->exit_status == 0) progress.update(command.options.rounds, "rounds");
+  progress.finish();
+  if (outcome->exit_status != 0) {
+    const std::string why =
+        outcome->child_errors.empty() ? "no rank finished" : outcome->child_errors.front();
+    return Error{outcome->exit_status == 2   ? ErrorKind::bad_input
+                 : outcome->exit_status == 3 ? ErrorKind::unavailable
+                                             : ErrorKind::failed,
+                 why};
+  }
+  for (const auto& line : outcome->child_errors) print_notice(line);
+  std::map<Rank, RankResult> results;
+  for (Rank rank = 0; rank < command.workers; ++rank) {
+    const auto found = outcome->results.find(std::to_string(rank) + "/run");
+    if (found == outcome->results.end()) continue;
+    auto result = parse_rank_result(found->second);
+    if (!result) return std::move(result).error();
+    results.emplace(rank, std::move(result).value());
+  }
+  return job_document(command.workers, results, outcome->failed_ranks);
+}
+
+Result<void> run(const RunCommand& command) {
+  const RunOptions& options = command.options;
+  if (auto ok = check_run_options(options, command.workers); !ok) return ok;
+  auto json = JsonOutput::open(options.json);
+  if (!json) return std::move(json).error();
+  for (const auto& notice : parse_policy(options.policy)->notices) print_notice(notice);
+  Result<nlohmann::ordered_json> document = nlohmann::ordered_json();
+  if (options.transport == "sim") {
+    auto results = run_simulated(options, command.workers);
+    if (!results) return std::move(results).error();
+    document = job_document(command.workers, *results, {});
+  } else {
+    document = run_processes(command, json->human());
+  }
+  if (!document) return std::move(document).error();
+  if (json->human() != nullptr) std::fputs(job_table(*document).c_str(), json->human());
+  const bool verified = document->at("verified").get<bool>();
+  if (auto ok = json->write(std::move(document).value()); !ok) return ok;
+  if (!verified) return failed("the merged parameters could not be verified");
+  return {};
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<RunCommand>();
+  auto* sub = app.add_subcommand("run", "Synchronise parameters across local worker processes");
+  sub->add_option("--workers", command->workers, "Worker processes to start")
+      ->capture_default_str();
+  sub->add_option("--interface,--interfaces", command->interfaces,
+                  "Network interface of the ranks; several are used in turn")
+      ->delimiter(',');
+  add_run_options(*sub, command->options);
+  sub->footer(
+      "Example:\n  selmcast run --workers 8 --model resnet50 --rounds 10 --transport shm \\\n"
+      "    --policy \"select=selmcast:3 pace=bsp mix=average\" --json result.json");
+  sub->callback([command, &exit_status] {
+    if (auto ok = run(*command); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+}  // namespace selmcast

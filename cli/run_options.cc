@@ -1,0 +1,159 @@
+#include "cli/run_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "probes/links_json.h"
+#include "sync/policy.h"
+#include "train/parameter_set.h"
+#include "train/safetensors.h"
+
+namespace selmcast {
+
+namespace {
+constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40U;
+}
+
+void add_run_options(CLI::App& command, RunOptions& o) {
+  command.add_option("--rounds", o.rounds, "Rounds to run")->capture_default_str();
+  auto* what = command.add_option_group("parameters", "What is synchronised (one of)");
+  what->add_option("--params", o.params_file, "Tensors of a .safetensors file");
+  what->add_option("--model", o.model, "resnet50, vgg16, bert-base or gpt2 (sizes only)");
+  what->add_option("--params-bytes", o.params_bytes, "Plain float32 array of so many bytes");
+  what->require_option(1);
+  command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
+      ->capture_default_str();
+  command.add_option("--transport", o.transport, "auto, shm, uring or sim")->capture_default_str();
+  command.add_option("--links", o.links_file, "JSON file with tx_kbps and rx_kbps of each rank; "
+                                              "without it the links are probed");
+  command.add_option("--init", o.init, "seed:S fills the parameters with a stated pattern");
+  command.add_option("--dump", o.dump_folder, "Folder for rank-I.f32, the final parameters");
+  command.add_option("--seed", o.seed, "Seed of random selections and injected loss")
+      ->capture_default_str();
+  command.add_option("--timeout", o.timeout_s, "Longest wait for a silent peer, in seconds")
+      ->capture_default_str();
+  command.add_option("--loss", o.loss, "Share of received data frames to drop, 0..1")
+      ->capture_default_str();
+  command.add_option("--mtu", o.mtu, "Upper bound on the packet size; 0 takes the interface's")
+      ->capture_default_str();
+  command.add_flag("--deterministic", o.deterministic, "Equal inputs give equal bits");
+  command.add_option("--json", o.json, "Write the result to this file (`-`: standard output)");
+}
+
+std::vector<std::string> as_arguments(const RunOptions& o) {
+  std::vector<std::string> out{"--rounds", std::to_string(o.rounds), "--policy", o.policy,
+                               "--transport", o.transport, "--seed", std::to_string(o.seed),
+                               "--timeout", std::to_string(o.timeout_s), "--loss",
+                               std::to_string(o.loss), "--mtu", std::to_string(o.mtu)};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    out.emplace_back(name);
+    out.push_back(value);
+  };
+  add("--params", o.params_file);
+  add("--model", o.model);
+  if (o.params_bytes > 0) add("--params-bytes", std::to_string(o.params_bytes));
+  add("--links", o.links_file);
+  add("--init", o.init);
+  add("--dump", o.dump_folder);
+  if (o.deterministic) out.emplace_back("--deterministic");
+  return out;
+}
+
+Duration timeout_of(const RunOptions& options) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.timeout_s));
+}
+
+Result<std::optional<std::uint64_t>> init_seed(const RunOptions& options) {
+  if (options.init.empty()) return std::optional<std::uint64_t>();
+  constexpr std::string_view prefix = "seed:";
+  std::uint64_t seed = 0;
+  const char* end = options.init.data() + options.init.size();
+  if (options.init.starts_with(prefix)) {
+    const auto [at, error] = std::from_chars(options.init.data() + prefix.size(), end, seed);
+    if (error == std::errc() && at == end) return std::optional(seed);
+  }
+  return bad_input("--init: `" + options.init + "` is not of the form seed:S, S a whole number");
+}
+
+void fill_parameters(std::span<float> parameters, Rank rank, std::uint64_t seed) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i] =
+        static_cast<float>((1000003 * std::uint64_t{rank} + 7919 * i + seed) % 1024) / 1024.0F;
+  }
+}
+
+Result<std::uint64_t> parameter_count(const RunOptions& o) {
+  if (!o.model.empty()) {
+    auto set = named_parameter_set(o.model);
+    if (!set) return std::move(set).error();
+    return set->parameters();
+  }
+  if (!o.params_file.empty()) {
+    auto header = read_safetensors_header(o.params_file);
+    if (!header) return std::move(header).error();
+    if (header->elements() == 0) return bad_input(o.params_file + ": holds no element");
+    return header->elements();
+  }
+  if (o.params_bytes == 0 || o.params_bytes % 4 != 0 || o.params_bytes / 4 > kElementsMax) {
+    return bad_input("--params-bytes: " + std::to_string(o.params_bytes) +
+                     " is not a positive multiple of 4 (float32) up to 4 TiB");
+  }
+  return o.params_bytes / 4;
+}
+
+Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank rank) {
+  auto seed = init_seed(options);
+  if (!seed) return std::move(seed).error();
+  if (!options.params_file.empty() && !*seed) {
+    auto loaded = load_safetensors(options.params_file);
+    if (!loaded) return std::move(loaded).error();
+    return std::move(loaded->values);
+  }
+  auto count = parameter_count(options);
+  if (!count) return std::move(count).error();
+  std::vector<float> out(*count);
+  fill_parameters(out, rank, seed->value_or(0));
+  return out;
+}
+
+Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint32_t world) {
+  if (options.links_file.empty()) return std::optional<LinkTable>();
+  auto links = read_links(options.links_file, world);
+  if (!links) return std::move(links).error();
+  LinkTable table;
+  for (const auto& link : *links) {
+    table.tx_kbps.push_back(link.transmit.available_kbps);
+    table.rx_kbps.push_back(link.receive.available_kbps);
+  }
+  return std::optional(std::move(table));
+}
+
+Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
+  if (world == 0 || world > 65'535) {
+    return bad_input("--workers: " + std::to_string(world) + " is not within 1..65535");
+  }
+  if (o.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
+  if (!(o.loss >= 0.0 && o.loss < 1.0)) {
+    return bad_input("--loss: " + std::to_string(o.loss) + " is not within 0 <= F < 1");
+  }
+  if (!(o.timeout_s >= 0.1 && o.timeout_s <= 86'400.0)) {
+    return bad_input("--timeout: " + std::to_string(o.timeout_s) + " is not within 0.1..86400 s");
+  }
+  if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
+    return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");
+  }
+  if (auto policy = parse_policy(o.policy); !policy) return std::move(policy).error();
+  if (auto ok = check_policy(*parse_policy(o.policy), world); !ok) return ok;
+  if (auto seed = init_seed(o); !seed) return std::move(seed).error();
+  if (auto count = parameter_count(o); !count) return std::move(count).error();
+  if (auto links = load_links(o, world); !links) return std::move(links).error();
+  if (o.dump_folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(o.dump_folder, error);
+  if (error) return bad_input("--dump: cannot make folder " + o.dump_folder + ": " + error.message());
+  return {};
+}
+
+}  // namespace selmcast

@@ -1,0 +1,51 @@
+// Options shared by `selmcast run` and `selmcast worker`, and the same as child arguments.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "selmcast/worker.h"
+
+namespace selmcast {
+
+struct RunOptions {
+  std::uint32_t rounds = 10;
+  std::string params_file;          ///< --params; one of these three says what is synchronised.
+  std::string model;                ///< --model
+  std::uint64_t params_bytes = 0;   ///< --params-bytes
+  std::string policy = "select=selmcast:3 pace=bsp mix=average";
+  std::string transport = "auto";
+  std::string links_file;
+  std::string init;                 ///< seed:S
+  std::string dump_folder;
+  std::uint64_t seed = 1;
+  double timeout_s = 10.0;
+  double loss = 0.0;
+  std::uint32_t mtu = 0;
+  bool deterministic = false;
+  std::string json;
+};
+
+/// Adds the options to a subcommand.
+void add_run_options(CLI::App& command, RunOptions& options);
+/// The options as arguments of a child `worker`, without --json.
+std::vector<std::string> as_arguments(const RunOptions& options);
+/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks.
+Result<void> check_run_options(const RunOptions& options, std::uint32_t world);
+
+/// The `S` of --init seed:S; absent when --init was not given.
+Result<std::optional<std::uint64_t>> init_seed(const RunOptions& options);
+/// Rank r's parameter i = ((1000003 r + 7919 i + S) mod 1024) / 1024.
+void fill_parameters(std::span<float> parameters, Rank rank, std::uint64_t seed);
+/// Size of the parameter set in float32 elements, from whichever option names it.
+Result<std::uint64_t> parameter_count(const RunOptions& options);
+/// The initial parameters of a rank: --init, else the file's values, else --init seed:0.
+Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank rank);
+/// The links table, if a file was named.
+Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint32_t world);
+Duration timeout_of(const RunOptions& options);
+
+}  // namespace selmcast

@@ -1,0 +1,168 @@
+#include "cli/run_rank.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "sync/sim_job.h"
+
+namespace selmcast {
+
+namespace {
+
+constexpr Kbps kSimDefaultKbps = 10'000'000;
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
+                           std::optional<LinkTable> links) {
+  WorkerConfig config;
+  config.rendezvous = place.rendezvous;
+  config.rank = place.rank;
+  config.world = place.world;
+  config.transport = options.transport;
+  config.interface = place.interface;
+  config.mtu = options.mtu;
+  config.policy = options.policy;
+  config.links = std::move(links);
+  config.timeout = timeout_of(options);
+  config.loss = options.loss;
+  config.deterministic = options.deterministic;
+  config.seed = options.seed;
+  return config;
+}
+
+/// Publishing takes a turn of the control thread, so it is done a few times a second only.
+class ProgressTeller {
+ public:
+  explicit ProgressTeller(Worker& worker) : worker_(worker) {}
+  Result<void> tell(std::uint32_t done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (worker_.rank() != 0 || now < next_) return {};
+    next_ = now + std::chrono::milliseconds(500);
+    return worker_.publish("progress", WireWriter().put(done).take());
+  }
+
+ private:
+  Worker& worker_;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
+                              std::span<float> parameters) {
+  RankResult result;
+  result.params_bytes = parameters.size_bytes();
+  result.rounds.reserve(options.rounds);
+  const double cpu_before = cpu_seconds();
+  ProgressTeller teller(worker);
+  for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    auto report = worker.synchronize();
+    if (!report) return std::move(report).error();
+    result.rounds.push_back(std::move(report).value());
+    if (auto ok = teller.tell(round + 1); !ok) return ok.error();
+  }
+  result.cpu_s = cpu_seconds() - cpu_before;
+  return result;
+}
+
+}  // namespace
+
+Result<void> dump_parameters(const std::string& folder, Rank rank, std::span<const float> values) {
+  const std::string path = folder + "/rank-" + std::to_string(rank) + ".f32";
+  const std::string partial = path + ".partial";
+  {
+    std::ofstream out(partial, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(values.data()),
+              static_cast<std::streamsize>(values.size_bytes()));
+    out.flush();
+    if (!out) return failed("--dump: cannot write " + partial + "; is the device full?");
+  }
+  std::error_code error;
+  std::filesystem::rename(partial, path, error);
+  if (error) return failed("--dump: cannot rename " + partial + ": " + error.message());
+  return {};
+}
+
+Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
+  auto links = load_links(options, place.world);
+  if (!links) return std::move(links).error();
+  auto parameters = initial_parameters(options, place.rank);
+  if (!parameters) return std::move(parameters).error();
+  auto worker = Worker::join(worker_config(options, place, std::move(links).value()));
+  if (!worker) return std::move(worker).error();
+  if (auto ok = (*worker)->add_parameters(*parameters); !ok) return ok.error();
+  auto result = run_rounds(**worker, options, *parameters);
+  if (!result) return std::move(result).error();
+  if (!options.dump_folder.empty()) {
+    auto dumped = dump_parameters(options.dump_folder, place.rank, *parameters);
+    if (!dumped) return dumped.error();
+  }
+  result->transport = (*worker)->transport_name();
+  result->policy = (*worker)->policy_text();
+  result->plan = (*worker)->plan();
+  result->failed_ranks = (*worker)->failed_ranks();
+  result->notices = (*worker)->notices();
+  if (auto ok = (*worker)->publish("run", serialize(*result)); !ok) return ok.error();
+  if (auto ok = (*worker)->leave(); !ok) return ok.error();
+  return result;
+}
+
+Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world) {
+  auto links = load_links(options, world);
+  if (!links) return std::move(links).error();
+  const LinkTable table = links->value_or(LinkTable{std::vector<Kbps>(world, kSimDefaultKbps),
+                                                    std::vector<Kbps>(world, kSimDefaultKbps)});
+  SimJobConfig config;
+  config.policy = *parse_policy(options.policy);
+  config.tx_kbps = table.tx_kbps;
+  config.rx_kbps = table.rx_kbps;
+  config.rounds = options.rounds;
+  config.timeout = timeout_of(options);
+  config.loss = options.loss;
+  config.deterministic = options.deterministic;
+  config.seed = config.network.seed = options.seed;
+  if (options.mtu != 0) config.network.max_frame_bytes = options.mtu - 28;
+  std::vector<std::vector<float>> parameters;
+  for (Rank rank = 0; rank < world; ++rank) {
+    SimLink link;
+    link.tx_kbps = table.tx_kbps[rank];
+    link.rx_kbps = table.rx_kbps[rank];
+    config.network.links.push_back(link);
+    auto initial = initial_parameters(options, rank);
+    if (!initial) return std::move(initial).error();
+    parameters.push_back(std::move(initial).value());
+  }
+  const double cpu_before = cpu_seconds();
+  SimJob job(config, parameters);
+  auto outcome = job.run();
+  if (!outcome) return std::move(outcome).error();
+  const double cpu = cpu_seconds() - cpu_before;
+  std::map<Rank, RankResult> results;
+  for (Rank rank = 0; rank < world; ++rank) {
+    if (!outcome->errors[rank].empty()) return failed(outcome->errors[rank]);
+    RankResult& result = results[rank];
+    result.transport = "sim";
+    result.policy = to_string(config.policy);
+    result.params_bytes = parameters[rank].size() * sizeof(float);
+    result.cpu_s = cpu / world;
+    result.rounds = outcome->reports[rank];
+    result.plan = outcome->plan;
+    result.failed_ranks = outcome->failed_ranks;
+    result.notices = config.policy.notices;
+    if (options.dump_folder.empty()) continue;
+    auto dumped = dump_parameters(options.dump_folder, rank, parameters[rank]);
+    if (!dumped) return dumped.error();
+  }
+  return results;
+}
+
+}  // namespace selmcast

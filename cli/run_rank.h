@@ -1,0 +1,26 @@
+// One rank of `selmcast run`: joins, runs the rounds, publishes what happened.
+#pragma once
+
+#include "base/result.h"
+#include "cli/rank_result.h"
+#include "cli/run_options.h"
+
+namespace selmcast {
+
+struct RankPlace {
+  Rank rank = 0;
+  std::uint32_t world = 1;
+  std::string rendezvous;
+  std::string interface;
+};
+
+/// Runs to the end and publishes the result as "run". Errors as Worker's.
+Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place);
+
+/// Writes raw little-endian float32 to FOLDER/rank-I.f32; complete or absent.
+Result<void> dump_parameters(const std::string& folder, Rank rank, std::span<const float> values);
+
+/// The same job in one process and in virtual time.
+Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world);
+
+}  // namespace selmcast

@@ -1,0 +1,97 @@
+// `selmcast worker`: one rank, started by `run` or by hand.
+#include <cstdio>
+#include <thread>
+
+#include "cli/common.h"
+#include "cli/rank_result.h"
+#include "cli/run.h"
+#include "cli/run_options.h"
+#include "cli/run_rank.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace selmcast {
+
+namespace {
+
+struct WorkerCommand {
+  RankPlace place;
+  bool launched = false;
+  RunOptions options;
+};
+
+/// Waits until every rank has left or is lost, so that the store outlives its users.
+void wait_for_departure(const StoreServer& server, std::uint32_t world, Duration timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (server.gone() < world && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
+  std::map<Rank, RankResult> results;
+  std::vector<Rank> failed_ranks;
+  for (Rank rank = 0; rank < world; ++rank) {
+    if (server.lost(rank)) failed_ranks.push_back(rank);
+    const auto bytes = server.get("result/" + std::to_string(rank) + "/run");
+    if (!bytes) continue;
+    if (auto result = parse_rank_result(*bytes)) results.emplace(rank, std::move(result).value());
+  }
+  return job_document(world, results, failed_ranks);
+}
+
+Result<void> run_worker(const WorkerCommand& command) {
+  const RankPlace& place = command.place;
+  if (place.world == 0 || place.rank >= place.world) {
+    return bad_input("--rank: " + std::to_string(place.rank) + " does not exist in --world " +
+                     std::to_string(place.world));
+  }
+  if (command.options.transport == "sim") {
+    return bad_input("--transport: sim runs in one process; use `selmcast run --transport sim`");
+  }
+  if (auto ok = check_run_options(command.options, place.world); !ok) return ok;
+  auto address = parse_store_address(place.rendezvous);
+  if (!address) return std::move(address).error();
+  auto json = JsonOutput::open(command.options.json);
+  if (!json) return std::move(json).error();
+  std::unique_ptr<StoreServer> server;
+  if (place.rank == 0 && !command.launched) {
+    auto started = StoreServer::start(*address, place.world);
+    if (!started) return std::move(started).error();
+    server = std::move(started).value();
+  }
+  auto result = run_rank(command.options, place);
+  if (server != nullptr && result) {
+    wait_for_departure(*server, place.world, timeout_of(command.options));
+    const auto document = collect(*server, place.world);
+    if (json->human() != nullptr) std::fputs(job_table(document).c_str(), json->human());
+    if (auto ok = json->write(document); !ok) return ok;
+  }
+  if (!result) return std::move(result).error();
+  return {};
+}
+
+}  // namespace
+
+void add_worker_command(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<WorkerCommand>();
+  auto* sub = app.add_subcommand("worker", "One rank of a job started by hand, e.g. one per host");
+  sub->add_option("--rank", command->place.rank, "This rank, from 0")->required();
+  sub->add_option("--world", command->place.world, "Number of ranks")->required();
+  sub->add_option("--rendezvous", command->place.rendezvous,
+                  "tcp://HOST:PORT or file:PATH; rank 0 listens there")
+      ->required();
+  sub->add_option("--interface", command->place.interface, "Network interface to use");
+  sub->add_flag("--launched", command->launched, "The starter hosts the rendezvous")->group("");
+  add_run_options(*sub, command->options);
+  sub->footer(
+      "Example, on two hosts:\n"
+      "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "    --model resnet50 --policy select=all --json result.json\n"
+      "  selmcast worker --rank 1 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "    --model resnet50 --policy select=all");
+  sub->callback([command, &exit_status] {
+    if (auto ok = run_worker(*command); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+}  // namespace selmcast

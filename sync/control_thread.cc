@@ -1,0 +1,82 @@
+#include "sync/control_thread.h"
+
+namespace selmcast {
+
+namespace {
+constexpr Duration kCalm = std::chrono::milliseconds(10);
+constexpr Duration kBusy = std::chrono::milliseconds(1);
+}  // namespace
+
+ControlThread::ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, AgentConfig config)
+    : store_(std::move(store)),
+      engine_(engine),
+      agent_(*store_, engine, std::move(config)),
+      thread_([this] { loop(); }) {}
+
+ControlThread::~ControlThread() { stop(false); }
+
+void ControlThread::stop(bool goodbye) {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_release);
+  thread_.join();
+  if (goodbye) store_->leave();
+}
+
+void ControlThread::loop() {
+  const SteadyClock clock;
+  bool waiting = true;
+  while (!stop_.load(std::memory_order_acquire)) {
+    auto updated = store_->update(waiting || agent_.busy() ? kBusy : kCalm);
+    if (!updated) {
+      engine_.fail(failed("rank " + std::to_string(store_->rank()) +
+                          " lost the job's store: " + updated.error().message));
+    } else if (!engine_.failed()) {
+      if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(std::move(ok).error());
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      failed_ranks_ = agent_.failed_ranks();
+      plan_ = agent_.plan();
+      run_task();
+      waiting = static_cast<bool>(task_);
+    }
+    if (!updated) return;
+  }
+}
+
+void ControlThread::run_task() {
+  if (!task_ || outcome_) return;
+  if (engine_.failed()) {
+    outcome_ = Result<void>(failed(engine_.error_text()));
+  } else {
+    outcome_ = task_(*store_, agent_);
+  }
+  if (outcome_) changed_.notify_all();
+}
+
+Result<void> ControlThread::run_until(Task task, Duration timeout, std::string what) {
+  std::unique_lock lock(mutex_);
+  if (engine_.failed()) return failed(engine_.error_text());
+  task_ = std::move(task);
+  outcome_.reset();
+  const bool done = changed_.wait_for(lock, timeout, [this] { return outcome_.has_value(); });
+  task_ = nullptr;
+  if (!done) {
+    return failed("rank " + std::to_string(store_->rank()) + " waited " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
+                  " s " + what);
+  }
+  return *std::exchange(outcome_, std::nullopt);
+}
+
+std::vector<Rank> ControlThread::failed_ranks() const {
+  const std::lock_guard lock(mutex_);
+  return failed_ranks_;
+}
+
+PlanReport ControlThread::plan() const {
+  const std::lock_guard lock(mutex_);
+  return plan_;
+}
+
+}  // namespace selmcast

@@ -1,0 +1,54 @@
+// The thread that talks to the job's store, so that neither the driver nor the application has to.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "sync/view_agent.h"
+
+namespace selmcast {
+
+/// Owns the store's client and the view agent once started. Everything else reaches them through
+/// run_until(). A failure of the store or of the agreement fails the engine.
+class ControlThread {
+ public:
+  ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, AgentConfig config);
+  ~ControlThread();
+
+  /// Runs `task` on the control thread again and again until it returns a value, and returns that.
+  /// Gives up after `timeout` with an error that says "<what>", or at once when the engine failed.
+  /// Any thread but the control thread; one call at a time.
+  using Task = std::function<std::optional<Result<void>>(Rendezvous&, const ViewAgent&)>;
+  Result<void> run_until(Task task, Duration timeout, std::string what);
+
+  /// Ends the thread after saying goodbye to the store (or not: then this rank counts as lost).
+  void stop(bool goodbye);
+
+  // Snapshots; any thread.
+  std::vector<Rank> failed_ranks() const;
+  PlanReport plan() const;
+
+ private:
+  void loop();
+  void run_task();
+
+  std::unique_ptr<Rendezvous> store_;
+  Engine& engine_;
+  ViewAgent agent_;
+  std::atomic<bool> stop_{false};  ///< Release in stop(), acquire in loop().
+
+  mutable std::mutex mutex_;  ///< Guards all below; never taken by the driver.
+  std::condition_variable changed_;
+  Task task_;
+  std::optional<Result<void>> outcome_;
+  std::vector<Rank> failed_ranks_;
+  PlanReport plan_;
+  std::thread thread_;
+};
+
+}  // namespace selmcast

@@ -1,0 +1,241 @@
+// Set-up, mailboxes between threads, and epochs.
+#include "sync/engine.h"
+
+#include <algorithm>
+
+#include "sync/parker.h"
+
+namespace selmcast {
+
+namespace {
+constexpr std::uint32_t kChunkFramesMax = 44;
+constexpr std::size_t kPollBatch = 64;
+}  // namespace
+
+Engine::Engine(Transport& transport, const EngineConfig& config)
+    : transport_(transport),
+      config_(config),
+      completions_(kPollBatch),
+      returns_(kPollBatch),
+      lost_(config.world),
+      suspects_(config.world),
+      suspects_told_(config.world, 0) {
+  report_.receivers.reserve(config.world);
+  report_.given_up.reserve(config.world);
+}
+
+Engine::~Engine() {
+  delete offered_.exchange(nullptr);
+  delete retired_.exchange(nullptr);
+}
+
+Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
+  SELMCAST_CHECK(!parameters.empty(), "a parameter set holds at least one element");
+  const auto& caps = transport_.capabilities();
+  SELMCAST_CHECK(config_.frame_bytes <= caps.max_frame_bytes, "frames exceed the transport's");
+  const std::uint32_t chunk = std::min(
+      {kChunkFramesMax, caps.max_request_bytes / config_.frame_bytes, caps.max_request_slices / 2});
+  shape_ = StreamShape{parameters.size_bytes(), (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8,
+                       std::max(chunk, 1U)};
+  auto port = FramePort::make(transport_, config_.job, config_.self, config_.world,
+                              shape_.chunk_frames);
+  if (!port) return std::move(port).error();
+  port_ = std::move(port).value();
+  for (Rank rank = 0; rank < config_.world; ++rank) {
+    if (rank == config_.self) continue;
+    auto connected = port_->connect(rank, peers[rank]);
+    if (!connected) return connected;
+  }
+  auto region = transport_.register_memory(std::as_bytes(parameters));
+  if (!region) return std::move(region).error();
+  parameters_region_ = std::move(region).value();
+  parameters_ = parameters;
+  accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic);
+  return {};
+}
+
+// --- application ---------------------------------------------------------------------------------
+
+void Engine::push() noexcept {
+  pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  transport_.wake();
+}
+
+Result<RoundReport> Engine::wait() {
+  const std::uint32_t want = pushed_.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint32_t closed = closed_.load(std::memory_order_acquire);
+    if (closed == want) return report_;
+    if (failed()) return error_;
+    // The driver bounds every round by its deadlines; this one only bounds a lost wake-up.
+    park(closed_, closed, std::chrono::milliseconds(100));
+  }
+}
+
+// --- control -------------------------------------------------------------------------------------
+
+void Engine::offer(std::unique_ptr<EpochState> epoch) {
+  SELMCAST_CHECK(offered_.load(std::memory_order_relaxed) == nullptr, "an offer is open already");
+  accepted_.store(0, std::memory_order_relaxed);
+  activated_.store(0, std::memory_order_relaxed);
+  switched_.store(false, std::memory_order_relaxed);
+  offered_.store(epoch.release(), std::memory_order_release);
+  transport_.wake();
+}
+
+std::optional<std::uint32_t> Engine::accepted() const noexcept {
+  const std::uint64_t value = accepted_.load(std::memory_order_acquire);
+  if (value == 0) return std::nullopt;
+  return static_cast<std::uint32_t>(value - 1);
+}
+
+void Engine::activate(std::uint32_t round) noexcept {
+  activated_.store(std::uint64_t{round} + 1, std::memory_order_release);
+  transport_.wake();
+}
+
+bool Engine::switched() noexcept {
+  if (!switched_.load(std::memory_order_acquire)) return false;
+  delete retired_.exchange(nullptr, std::memory_order_acq_rel);
+  return true;
+}
+
+void Engine::mark_lost(Rank rank) noexcept {
+  if (lost_[rank].exchange(1, std::memory_order_relaxed) != 0) return;
+  lost_changes_.fetch_add(1, std::memory_order_release);
+  transport_.wake();
+}
+
+std::optional<std::pair<Rank, const char*>> Engine::next_suspect() noexcept {
+  for (Rank rank = 0; rank < config_.world; ++rank) {
+    if (suspects_told_[rank] != 0) continue;
+    const char* why = suspects_[rank].load(std::memory_order_acquire);
+    if (why == nullptr) continue;
+    suspects_told_[rank] = 1;
+    return std::pair{rank, why};
+  }
+  return std::nullopt;
+}
+
+void Engine::fail(Error error) {
+  if (failure_claimed_.exchange(true, std::memory_order_relaxed)) return;
+  error_ = std::move(error);
+  failed_.store(true, std::memory_order_release);
+  unpark(closed_);
+  transport_.wake();
+}
+
+std::string Engine::error_text() const { return failed() ? error_.message : std::string(); }
+
+// --- driver: mail and epochs ---------------------------------------------------------------------
+
+std::size_t Engine::read_mail(TimePoint now) noexcept {
+  std::size_t done = 0;
+  const std::uint32_t changes = lost_changes_.load(std::memory_order_acquire);
+  if (changes != lost_seen_) {
+    lost_seen_ = changes;
+    for (Rank rank = 0; rank < config_.world; ++rank) {
+      if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
+    }
+    ++done;
+  }
+  if (pending_ == nullptr && offered_.load(std::memory_order_acquire) != nullptr) {
+    accept_offer();
+    ++done;
+  }
+  if (pending_ != nullptr && !running_) {
+    const std::uint64_t activated = activated_.load(std::memory_order_acquire);
+    if (activated != 0 && round_ + 1 >= activated) {
+      switch_epoch();
+      ++done;
+    }
+  }
+  static_cast<void>(now);
+  return done;
+}
+
+void Engine::drop_everywhere(Rank rank) noexcept {
+  for (EpochState* epoch : {current_.get(), pending_.get()}) {
+    if (epoch == nullptr) continue;
+    epoch->sender->drop(rank);
+    epoch->receiver->drop(rank);
+  }
+}
+
+void Engine::accept_offer() noexcept {
+  std::unique_ptr<EpochState> epoch(offered_.exchange(nullptr, std::memory_order_acq_rel));
+  auto prepared = prepare(*epoch);
+  if (!prepared) return fail_from_driver(std::move(prepared).error());
+  pending_ = std::move(epoch);
+  for (Rank rank = 0; rank < config_.world; ++rank) {
+    if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
+  }
+  const std::uint32_t next = running_ ? round_ + 1 : round_;
+  accepted_.store(std::uint64_t{next} + 1, std::memory_order_release);
+}
+
+LaneSpec Engine::unicast_lane(Rank to, bool patch) const {
+  return LaneSpec{port_->destination(to), {to}, patch};
+}
+
+Result<void> Engine::prepare(EpochState& epoch) {
+  const Program& program = epoch.program;
+  std::vector<std::pair<std::uint32_t, MembershipId>> ids;
+  for (const std::uint32_t group : program.receive_groups) {
+    auto membership = transport_.join({group}, JoinAs::receiver);
+    if (!membership) return std::move(membership).error();
+    ids.emplace_back(group, membership->id());
+    epoch.memberships.push_back(std::move(membership).value());
+  }
+  for (const std::uint32_t group : program.send_groups) {
+    const bool joined = std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
+    if (joined) continue;
+    auto membership = transport_.join({group}, JoinAs::send_only);
+    if (!membership) return std::move(membership).error();
+    ids.emplace_back(group, membership->id());
+    epoch.memberships.push_back(std::move(membership).value());
+  }
+  std::size_t lanes_max = 1, senders_max = 1;
+  for (const RoundPlan& plan : program.cycle) {
+    std::vector<LaneSpec> lanes;
+    if (plan.multicast && !plan.receivers.empty()) {
+      const auto id = std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == plan.group; });
+      SELMCAST_CHECK(id != ids.end(), "the program sends to a group it does not list");
+      lanes.push_back({{Destination::Kind::group, id->second}, plan.receivers, false});
+    } else {
+      for (const Rank to : plan.receivers) lanes.push_back(unicast_lane(to, false));
+    }
+    for (const Rank to : plan.patches) lanes.push_back(unicast_lane(to, true));
+    lanes_max = std::max(lanes_max, lanes.size());
+    senders_max = std::max(senders_max, plan.senders.size());
+    epoch.lanes.push_back(std::move(lanes));
+  }
+  const auto& caps = transport_.capabilities();
+  epoch.sender = std::make_unique<SendSession>(
+      *port_, SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
+                           static_cast<std::uint32_t>(lanes_max)});
+  epoch.receiver = std::make_unique<ReceiveSession>(
+      *port_, ReceiveSettings{shape_, config_.timeout, caps.receive_window_bytes,
+                              static_cast<std::uint32_t>(senders_max), config_.loss,
+                              config_.seed + program.epoch, program.epoch});
+  return {};
+}
+
+void Engine::switch_epoch() noexcept {
+  membership_changes_ += static_cast<std::uint32_t>(pending_->program.receive_groups.size());
+  if (current_ != nullptr) {
+    membership_changes_ += static_cast<std::uint32_t>(current_->program.receive_groups.size());
+    current_->memberships.clear();  // Leaves the old groups; the new ones were joined before.
+  }
+  retired_.store(current_.release(), std::memory_order_release);
+  current_ = std::move(pending_);
+  switched_.store(true, std::memory_order_release);
+}
+
+void Engine::suspect(Rank rank, const char* why) noexcept {
+  suspects_[rank].store(why, std::memory_order_release);
+}
+
+void Engine::fail_from_driver(Error error) noexcept { fail(std::move(error)); }
+
+}  // namespace selmcast

@@ -1,0 +1,173 @@
+// Engine: executes the programs of one rank, round by round. Knows no policy by name.
+//
+// Threads. One *driver* thread calls progress() and everything marked [driver]. One *application*
+// thread calls what is marked [app], one *control* thread what is marked [control]. They share only the
+// atomics below; the driver takes no lock and never waits for the others.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "multicast/receive_session.h"
+#include "multicast/send_session.h"
+#include "selmcast/worker.h"
+#include "sync/accumulator.h"
+#include "sync/program.h"
+
+namespace selmcast {
+
+struct EngineConfig {
+  std::uint32_t job = 0;
+  Rank self = 0;
+  std::uint32_t world = 1;
+  MixKind mix = MixKind::average;
+  bool deterministic = false;
+  Duration timeout{std::chrono::seconds(10)};
+  double loss = 0.0;
+  std::uint64_t seed = 1;
+  std::uint32_t frame_bytes = 0;  ///< Header and payload; the same on all ranks of the job.
+  /// Share of the planned wire rate that fresh data may use; the rest is for repair and control.
+  double headroom = 0.95;
+};
+
+/// One epoch's program with what executing it takes. Made by the control thread, completed and used
+/// by the driver, destroyed by the control thread.
+struct EpochState {
+  Program program;
+  // Completed by the driver in accept:
+  std::vector<Membership> memberships;
+  std::vector<std::vector<LaneSpec>> lanes;  ///< Per slot of the cycle.
+  std::unique_ptr<SendSession> sender;
+  std::unique_ptr<ReceiveSession> receiver;
+};
+
+class Engine {
+ public:
+  /// `transport` must outlive the engine.
+  Engine(Transport& transport, const EngineConfig& config);
+  ~Engine();
+
+  // Set-up, by the thread that will drive, before the first progress().
+  /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
+  /// share). The memory must outlive the engine.
+  Result<void> set_up(std::span<const PeerAddress> peers, std::span<float> parameters);
+  const StreamShape& shape() const noexcept { return shape_; }
+
+  // [app]
+  /// Starts the next round with the parameters as they are.
+  void push() noexcept;
+  /// Rounds closed so far; equal to the number of push() calls when idle.
+  std::uint32_t rounds_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Waits until the pushed round has closed or the engine failed.
+  Result<RoundReport> wait();
+  /// The report of the round that closed last; valid until the next push().
+  const RoundReport& report() const noexcept { return report_; }
+
+  // [control]
+  /// Offers the program of the next epoch. At most one offer is open at a time.
+  void offer(std::unique_ptr<EpochState> epoch);
+  /// After an offer: the first round that this rank has not begun and will not begin before
+  /// activate(). Absent until the driver took the offer.
+  std::optional<std::uint32_t> accepted() const noexcept;
+  /// The offered epoch is committed from `round` on.
+  void activate(std::uint32_t round) noexcept;
+  /// True once the activated epoch is in force and the one before it has been destroyed.
+  bool switched() noexcept;
+  /// The rank is gone: no round waits for it any more.
+  void mark_lost(Rank rank) noexcept;
+  /// Ranks that this engine gave up because of a deadline, once each, with the reason.
+  std::optional<std::pair<Rank, const char*>> next_suspect() noexcept;
+  /// Ends the engine: wait() returns the error from now on.
+  void fail(Error error);
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  std::string error_text() const;
+
+  // [driver]
+  /// Does what can be done now and returns how much that was (0 = idle).
+  std::size_t progress(TimePoint now) noexcept;
+  /// When progress() has something to do although no frame arrives; kNever when nothing is due.
+  TimePoint next_timer() const noexcept;
+
+ private:
+  struct Totals {
+    PortCounters port;
+    ReceiveCounters receive;
+    std::uint64_t foreign = 0;
+  };
+  enum class Held : std::uint8_t { no, program, commit };
+
+  // Mailboxes.
+  std::size_t read_mail(TimePoint now) noexcept;
+  void accept_offer() noexcept;
+  Result<void> prepare(EpochState& epoch);
+  LaneSpec unicast_lane(Rank to, bool patch) const;
+  void switch_epoch() noexcept;
+  // Frames.
+  std::size_t poll_transport(TimePoint now) noexcept;
+  void on_frames(const Completion& completion, TimePoint now) noexcept;
+  void on_frame(std::span<const std::byte> frame, TimePoint now) noexcept;
+  void on_data(const ParsedFrame& frame, TimePoint now) noexcept;
+  EpochState* epoch_of(std::uint32_t epoch) noexcept;
+  // Rounds.
+  bool may_begin() const noexcept;
+  void begin_round(TimePoint now) noexcept;
+  void close_round(TimePoint now) noexcept;
+  void fill_report(TimePoint now) noexcept;
+  void suspect(Rank rank, const char* why) noexcept;
+  void fail_from_driver(Error error) noexcept;
+  Totals totals() const noexcept;
+  void drop_everywhere(Rank rank) noexcept;
+
+  Transport& transport_;
+  EngineConfig config_;
+  StreamShape shape_;
+  std::span<float> parameters_;
+  Region parameters_region_;
+  std::unique_ptr<FramePort> port_;
+  std::unique_ptr<Accumulator> accumulator_;
+  std::vector<Completion> completions_;
+  std::vector<ReceiveRequest> returns_;
+
+  // Driver only.
+  std::unique_ptr<EpochState> current_, pending_;
+  std::uint32_t round_ = 0;        ///< Running round, or the next one to begin.
+  bool running_ = false;
+  TimePoint round_begun_{};
+  Totals at_begin_;
+  std::uint64_t foreign_frames_ = 0;
+  std::uint32_t lost_seen_ = 0;
+  std::uint32_t membership_changes_ = 0;
+
+  // Atomics. Writer and reader of each, and what the pair orders:
+  /// [app] release in push() / [driver] acquire: the application's writes to the parameters.
+  std::atomic<std::uint32_t> pushed_{0};
+  /// [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed parameters.
+  std::atomic<std::uint32_t> closed_{0};
+  /// [control] release in offer() / [driver] acquire: the EpochState pointed to.
+  std::atomic<EpochState*> offered_{nullptr};
+  /// [driver] release when an offer is prepared / [control] acquire: 1 + first round not begun.
+  std::atomic<std::uint64_t> accepted_{0};
+  /// [control] release in activate() / [driver] acquire: 1 + the epoch's first round.
+  std::atomic<std::uint64_t> activated_{0};
+  /// [driver] release after a switch / [control] acquire: the replaced epoch to destroy.
+  std::atomic<EpochState*> retired_{nullptr};
+  std::atomic<bool> switched_{false};  ///< Same pair as retired_, also when nothing was replaced.
+  /// [control] release in mark_lost() / [driver] acquire: lost_ flags up to this count of changes.
+  std::atomic<std::uint32_t> lost_changes_{0};
+  std::vector<std::atomic<std::uint8_t>> lost_;  ///< Relaxed; ordered by lost_changes_.
+  /// [driver] release in suspect() / [control] acquire: a pointer to a literal.
+  std::vector<std::atomic<const char*>> suspects_;
+  std::vector<std::uint8_t> suspects_told_;  ///< [control]
+  /// Whoever wins the claim writes error_, then sets failed_ (release); readers acquire failed_.
+  std::atomic<bool> failure_claimed_{false};
+  std::atomic<bool> failed_{false};
+  Error error_;
+
+  RoundReport report_;  ///< Ordered by closed_ and pushed_.
+};
+
+}  // namespace selmcast

@@ -1,0 +1,184 @@
+// Rounds and frames: what the driver does between set-up and the end.
+#include <algorithm>
+#include <array>
+
+#include "sync/engine.h"
+#include "sync/parker.h"
+
+namespace selmcast {
+
+std::size_t Engine::progress(TimePoint now) noexcept {
+  if (failed_.load(std::memory_order_acquire) || port_ == nullptr) return 0;
+  std::size_t done = read_mail(now);
+  done += poll_transport(now);
+  if (!running_ && may_begin()) {
+    begin_round(now);
+    ++done;
+  }
+  if (running_) {
+    done += current_->sender->progress(now);
+    current_->receiver->progress(now);
+    if (const auto bad = current_->receiver->digest_mismatch()) {
+      fail_from_driver(selmcast::failed(
+          "rank " + std::to_string(config_.self) + ": round " + std::to_string(round_) +
+          ": the data merged from rank " + std::to_string(*bad) +
+          " does not match that rank's digest; memory or a network device corrupts data"));
+    }
+  }
+  port_->flush();
+  if (port_->broken()) fail_from_driver(selmcast::failed("cannot send: " + transport_.last_error()));
+  if (running_ && current_->sender->done() && current_->receiver->done()) {
+    close_round(now);
+    ++done;
+  }
+  return done;
+}
+
+TimePoint Engine::next_timer() const noexcept {
+  if (!running_) return kNever;
+  return std::min(current_->sender->next_timer(), current_->receiver->next_timer());
+}
+
+std::size_t Engine::poll_transport(TimePoint now) noexcept {
+  const std::size_t count = transport_.poll(completions_);
+  std::size_t lent = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Completion& completion = completions_[i];
+    if (completion.kind == Completion::Kind::send) {
+      port_->on_send_completion(completion);
+    } else if (completion.kind == Completion::Kind::receive) {
+      on_frames(completion, now);
+      returns_[lent++] = ReceiveRequest{completion.token};
+    }
+    // A `lost` completion only tells early what the store tells all ranks alike.
+  }
+  if (lent > 0) transport_.post_receives({returns_.data(), lent});
+  return count;
+}
+
+void Engine::on_frames(const Completion& completion, TimePoint now) noexcept {
+  if (completion.frame_bytes == 0) return;
+  for (std::uint32_t at = 0; at < completion.bytes; at += completion.frame_bytes) {
+    const std::uint32_t size = std::min(completion.frame_bytes, completion.bytes - at);
+    on_frame({completion.data + at, size}, now);
+  }
+}
+
+EpochState* Engine::epoch_of(std::uint32_t epoch) noexcept {
+  if (pending_ != nullptr && pending_->program.epoch == epoch) return pending_.get();
+  return current_.get();
+}
+
+void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept {
+  const ParsedFrame frame = parse_frame(bytes, config_.job);
+  const FrameHeader& header = frame.header;
+  if (frame.error != FrameError::none || header.sender >= config_.world) return;
+  // A group that this rank both sends to and hears may loop its own frames back.
+  if (header.sender == config_.self) return;
+  EpochState* epoch = epoch_of(header.epoch);
+  if (epoch == nullptr) return;
+  epoch->sender->heard(header.sender, now);
+  epoch->receiver->heard(header.sender, now);
+  switch (header.kind) {
+    case FrameKind::data:
+      return on_data(frame, now);
+    case FrameKind::credit:
+    case FrameKind::nack:
+    case FrameKind::ack:
+      return epoch->sender->on_control(header, frame.payload, now);
+    case FrameKind::tail:
+    case FrameKind::evict:
+      return epoch->receiver->on_control(header, frame.payload, now);
+  }
+}
+
+void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
+  const FrameHeader& header = frame.header;
+  if (current_ == nullptr || header.epoch != current_->program.epoch) return;
+  const auto& senders = current_->program.round(header.round).senders;
+  if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
+    ++foreign_frames_;
+    return;
+  }
+  if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
+  accumulator_->add(shape_.frame_at(header.offset), frame.payload, parameters_.data());
+}
+
+bool Engine::may_begin() const noexcept {
+  // Rounds are counted by closed_, which only this thread writes.
+  if (pushed_.load(std::memory_order_acquire) == closed_.load(std::memory_order_relaxed)) return false;
+  if (current_ == nullptr) return false;
+  if (pending_ == nullptr) return true;
+  // An accepted offer holds this rank at the boundary it promised until the commit says where the
+  // old epoch ends; before that end, rounds still belong to the old epoch.
+  const std::uint64_t activated = activated_.load(std::memory_order_acquire);
+  return activated != 0 && std::uint64_t{round_} + 1 < activated;
+}
+
+void Engine::begin_round(TimePoint now) noexcept {
+  const Program& program = current_->program;
+  const std::size_t slot = round_ % program.cycle.size();
+  running_ = true;
+  round_begun_ = now;
+  at_begin_ = totals();
+  accumulator_->begin();
+  const RoundPlan& plan = program.cycle[slot];
+  const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                                      static_cast<double>(plan.rate.den));
+  current_->receiver->begin(now, program.epoch, round_, plan.senders);
+  current_->sender->begin(now, program.epoch, round_,
+                          std::as_bytes(parameters_).data(), parameters_region_.id(),
+                          current_->lanes[slot], wire);
+}
+
+Engine::Totals Engine::totals() const noexcept {
+  return {port_->counters(),
+          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}, foreign_frames_};
+}
+
+void Engine::close_round(TimePoint now) noexcept {
+  accumulator_->finish(parameters_.data());
+  fill_report(now);
+  running_ = false;
+  ++round_;
+  closed_.store(closed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  unpark(closed_);
+}
+
+void Engine::fill_report(TimePoint now) noexcept {
+  const RoundPlan& plan = current_->program.round(round_);
+  const Totals end = totals();
+  const Totals& begin = at_begin_;
+  report_.round = round_;
+  report_.ms = std::chrono::duration<double, std::milli>(now - round_begun_).count();
+  const double frame = shape_.frame_payload;
+  const double on_wire = frame + kFrameHeaderBytes + transport_.capabilities().wire_overhead_bytes;
+  report_.rate_kbps = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                                        static_cast<double>(plan.rate.den) * frame / on_wire);
+  report_.tx_first_bytes = end.port.first_bytes - begin.port.first_bytes;
+  report_.tx_repair_bytes = end.port.repair_bytes - begin.port.repair_bytes;
+  report_.tx_patch_bytes = end.port.patch_bytes - begin.port.patch_bytes;
+  report_.tx_bytes = report_.tx_first_bytes + report_.tx_repair_bytes + report_.tx_patch_bytes +
+                     (end.port.control_bytes - begin.port.control_bytes);
+  report_.rx_payload_bytes = end.receive.payload_bytes - begin.receive.payload_bytes;
+  report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
+  report_.foreign_frames = end.foreign - begin.foreign;
+  report_.membership_changes = std::exchange(membership_changes_, 0);
+  report_.verified = true;  // A round with a digest that differs never closes.
+  report_.receivers.clear();
+  report_.given_up.clear();
+  for (Rank rank = 0; rank < config_.world; ++rank) {
+    const ReceiverState to = current_->sender->state(rank);
+    const SenderState from = current_->receiver->state(rank);
+    // Capacity for every rank was reserved at construction.
+    if (to == ReceiverState::acked) report_.receivers.push_back(rank);  // set-up: reserved
+    const bool silent = to == ReceiverState::evicted || from == SenderState::silent;
+    if (silent || to == ReceiverState::lost || to == ReceiverState::gave_up ||
+        from == SenderState::lost || from == SenderState::evicted_us) {
+      report_.given_up.push_back(rank);  // set-up: reserved
+    }
+    if (silent) suspect(rank, "made no progress within the timeout");
+  }
+}
+
+}  // namespace selmcast

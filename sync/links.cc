@@ -1,0 +1,80 @@
+#include "sync/links.h"
+
+#include <map>
+
+#include "probes/probe.h"
+
+namespace selmcast {
+
+namespace {
+
+Bytes table_bytes(const LinkTable& table) {
+  WireWriter out;
+  for (const auto rate : table.tx_kbps) out.put(std::uint64_t{rate});
+  for (const auto rate : table.rx_kbps) out.put(std::uint64_t{rate});
+  return out.take();
+}
+
+Result<LinkTable> agree_on_table(Rendezvous& store, const WorkerConfig& config) {
+  const LinkTable& table = *config.links;
+  if (table.tx_kbps.size() != config.world || table.rx_kbps.size() != config.world) {
+    return bad_input("links: tx_kbps has " + std::to_string(table.tx_kbps.size()) +
+                     " and rx_kbps " + std::to_string(table.rx_kbps.size()) +
+                     " entries, but the job has " + std::to_string(config.world) + " ranks");
+  }
+  const Bytes own = table_bytes(table);
+  for (Rank rank = 0; rank < config.world; ++rank) {
+    auto theirs = wait_for_key(store, "links/" + std::to_string(rank), config.timeout,
+                               "rank " + std::to_string(rank) + " to tell its links", rank);
+    if (!theirs) return std::move(theirs).error();
+    if (*theirs != own) {
+      return bad_input("rank " + std::to_string(rank) + " was given other links than rank " +
+                       std::to_string(config.rank) + "; give all ranks the same file, or none");
+    }
+  }
+  return table;
+}
+
+Result<LinkTable> probe_table(Rendezvous& store, Transport& transport,
+                              const std::vector<RosterEntry>& roster, const WorkerConfig& config,
+                              std::uint64_t job) {
+  ProbeConfig probing;
+  probing.job = static_cast<std::uint32_t>(job);
+  probing.timeout = config.timeout;
+  std::map<std::uint64_t, std::uint32_t> hosts;
+  std::vector<Endpoint> endpoints(roster.size());
+  std::vector<EndpointId> ids(roster.size());
+  for (Rank rank = 0; rank < roster.size(); ++rank) {
+    const auto next = static_cast<std::uint32_t>(hosts.size());
+    probing.host_of_rank.push_back(hosts.try_emplace(roster[rank].host, next).first->second);
+    if (rank == config.rank) continue;
+    auto endpoint = transport.connect(roster[rank].address);
+    if (!endpoint) return std::move(endpoint).error();
+    endpoints[rank] = std::move(endpoint).value();
+    ids[rank] = endpoints[rank].id();
+  }
+  auto probe = Probe::create(transport, store, ids, probing);
+  if (!probe) return std::move(probe).error();
+  auto estimates = run_probe(**probe, transport, SteadyClock());
+  if (!estimates) return std::move(estimates).error();
+  LinkTable table;
+  for (const LinkEstimate& estimate : *estimates) {
+    table.tx_kbps.push_back(estimate.transmit.available_kbps);
+    table.rx_kbps.push_back(estimate.receive.available_kbps);
+  }
+  return table;
+}
+
+}  // namespace
+
+Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
+                                 const std::vector<RosterEntry>& roster,
+                                 const WorkerConfig& config, std::uint64_t job) {
+  const Bytes own = config.links ? table_bytes(*config.links) : Bytes();
+  if (auto ok = store.put("links/" + std::to_string(config.rank), own); !ok) return ok.error();
+  if (config.links) return agree_on_table(store, config);
+  if (config.world == 1) return LinkTable{{0}, {0}};
+  return probe_table(store, transport, roster, config, job);
+}
+
+}  // namespace selmcast

@@ -1,0 +1,337 @@
+#include "sync/policy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+namespace selmcast {
+namespace {
+
+constexpr std::uint32_t kMaxWorkers = 65'535;
+
+enum class Axis : std::uint8_t { share, select, route, pace, mix, codec, order, groups };
+constexpr std::size_t kAxes = 8;
+constexpr std::array<std::string_view, kAxes> kAxisNames = {"share", "select", "route", "pace",
+                                                            "mix",   "codec",  "order", "groups"};
+
+/// A value of an axis; `form` is the value with its argument, e.g. "random:p".
+struct Value {
+  Axis axis;
+  std::string_view form;
+  std::string_view meaning;  ///< Empty: a value of a later version.
+  bool is_default = false;
+
+  std::string_view name() const noexcept { return form.substr(0, form.find_first_of(":[")); }
+  bool later() const noexcept { return meaning.empty(); }
+};
+
+constexpr Value kValues[] = {
+    {Axis::share, "even", "every worker gets the same share of the samples", true},
+    {Axis::share, "rate", ""},
+    {Axis::share, "cluster", ""},
+    {Axis::share, "redundant", ""},
+    {Axis::share, "search", ""},
+    {Axis::select, "all", "everyone sends to everyone", true},
+    {Axis::select, "selmcast:p[,k]",
+     "at least p receivers each at the best common rate, every pair once in k rounds"},
+    {Axis::select, "random:p", "exactly p receivers each, uniformly at random"},
+    {Axis::select, "neighbours", ""},
+    {Axis::select, "groups", ""},
+    {Axis::select, "delegates", ""},
+    {Axis::route, "star", "one multicast per sender where the transport has it", true},
+    {Axis::route, "unicast", "one copy per receiver"},
+    {Axis::route, "ps:servers", ""},
+    {Axis::route, "ring", ""},
+    {Axis::route, "hier", ""},
+    {Axis::route, "forest", ""},
+    {Axis::pace, "bsp", "a round ends when all its deliveries have ended", true},
+    {Axis::pace, "ssp:s", ""},
+    {Axis::pace, "async", ""},
+    {Axis::pace, "overlap[:Kmax]", ""},
+    {Axis::pace, "stages", ""},
+    {Axis::pace, "periodic", ""},
+    {Axis::mix, "average", "gossip mean: own and received parameters weigh the same", true},
+    {Axis::mix, "sgd", "sum of all workers' updates (needs select=all)"},
+    {Axis::mix, "age[:gamma]", ""},
+    {Axis::mix, "cumulative", ""},
+    {Axis::mix, "compensate[:gamma]", ""},
+    {Axis::mix, "lgp", ""},
+    {Axis::mix, "replace", ""},
+    {Axis::mix, "stale", ""},
+    {Axis::codec, "identity", "float32 as it is", true},
+    {Axis::codec, "cast:type", ""},
+    {Axis::codec, "split", ""},
+    {Axis::codec, "slim:alpha,beta", ""},
+    {Axis::order, "fifo", "in the order of the parameters", true},
+    {Axis::order, "class", ""},
+    {Axis::order, "priority", ""},
+    {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
+    {Axis::groups, "sender", "groups of one sender each (default of select=random)"},
+};
+
+struct Name {
+  std::string_view name, expansion;
+};
+constexpr Name kNames[] = {
+    {"bsp", "select=all pace=bsp mix=sgd"},
+    {"selmcast", "select=selmcast:2 pace=bsp mix=average groups=rows"},
+    {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
+    {"gossip", "select=random:1 pace=bsp mix=average groups=sender"},
+};
+
+using Words = std::array<std::optional<std::string_view>, kAxes>;
+
+/// User text as it may stand in a one-line message.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 48;
+  std::string out = "'";
+  for (const char c : text.substr(0, kShown)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out + (text.size() > kShown ? "...'" : "'");
+}
+
+/// What may follow `axis=` in this version, e.g. "all, selmcast:p[,k], random:p".
+std::string allowed(Axis axis) {
+  std::string out;
+  for (const auto& value : kValues) {
+    if (value.axis != axis || value.later()) continue;
+    if (!out.empty()) out += ", ";
+    out += value.form;
+  }
+  return out;
+}
+
+std::string names() {
+  std::string out;
+  for (const auto& name : kNames) (out += out.empty() ? "" : ", ") += name.name;
+  return out;
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\n\r\v\f";
+  std::vector<std::string_view> out;
+  for (auto from = text.find_first_not_of(kSpace); from != std::string_view::npos;
+       from = text.find_first_not_of(kSpace, from)) {
+    const auto to = std::min(text.find_first_of(kSpace, from), text.size());
+    out.push_back(text.substr(from, to - from));
+    from = to;
+  }
+  return out;
+}
+
+std::optional<std::uint32_t> number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<void> add_word(std::string_view word, Words& words) {
+  const auto equals = word.find('=');
+  const auto axis_name = word.substr(0, equals);
+  const auto axis = std::find(kAxisNames.begin(), kAxisNames.end(), axis_name);
+  if (axis == kAxisNames.end()) {
+    return bad_input("policy: unknown axis in " + quoted(word) +
+                     "; axes are share, select, route, pace, mix, codec, order, groups");
+  }
+  auto& slot = words[static_cast<std::size_t>(axis - kAxisNames.begin())];
+  if (slot) {
+    return bad_input("policy: " + std::string(axis_name) + " is given twice (" + quoted(*slot) +
+                     " and " + quoted(word) + "); keep one");
+  }
+  slot = word.substr(equals + 1);
+  return {};
+}
+
+Error unknown_bare_word(std::string_view word) {
+  for (const auto& value : kValues) {
+    if (value.name() == word) {
+      return bad_input("policy: " + quoted(word) + " is a value without its axis; write " +
+                       std::string(kAxisNames[static_cast<std::size_t>(value.axis)]) + "=" +
+                       std::string(value.form));
+    }
+  }
+  return bad_input("policy: unknown name " + quoted(word) + "; names are " + names() +
+                   ", everything else is axis=value");
+}
+
+/// Collects one word per axis: a name's words first, those written out over them.
+Result<Words> collect(std::string_view text) {
+  Words given, named;
+  std::optional<std::string_view> name;
+  for (const auto word : split(text)) {
+    if (word.find('=') != std::string_view::npos) {
+      if (auto added = add_word(word, given); !added) return added.error();
+      continue;
+    }
+    const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
+                                     [&](const Name& n) { return n.name == word; });
+    if (found == std::end(kNames)) return unknown_bare_word(word);
+    if (name) {
+      return bad_input("policy: two names, " + quoted(*name) + " and " + quoted(word) +
+                       "; keep one");
+    }
+    name = word;
+    for (const auto part : split(found->expansion)) {
+      if (auto added = add_word(part, named); !added) return added.error();
+    }
+  }
+  for (std::size_t a = 0; a < kAxes; ++a) {
+    if (!given[a]) given[a] = named[a];
+  }
+  return given;
+}
+
+/// The table entry of `axis=text`, or why there is none.
+Result<const Value*> find_value(Axis axis, std::string_view text) {
+  const auto axis_name = std::string(kAxisNames[static_cast<std::size_t>(axis)]);
+  const auto colon = text.find(':');
+  const auto base = text.substr(0, colon);
+  for (const auto& value : kValues) {
+    if (value.axis != axis || value.name() != base) continue;
+    if (value.later()) {
+      return bad_input("policy: " + axis_name + "=" + std::string(base) +
+                       " belongs to a later version; this one has " + axis_name + "=" +
+                       allowed(axis));
+    }
+    if (colon != std::string_view::npos && value.form.find(':') == std::string_view::npos) {
+      return bad_input("policy: " + axis_name + "=" + std::string(base) +
+                       " takes no argument, but has " + quoted(text.substr(colon)));
+    }
+    return &value;
+  }
+  return bad_input("policy: unknown value " + quoted(text) + " of " + axis_name + "; allowed are " +
+                   allowed(axis));
+}
+
+Result<void> set_select(std::string_view text, Policy& policy) {
+  const auto base = text.substr(0, text.find(':'));
+  if (base == "all") return {};
+  policy.select = base == "random" ? SelectKind::random : SelectKind::selmcast;
+  const bool has_argument = text.size() > base.size();
+  const auto argument = has_argument ? text.substr(base.size() + 1) : std::string_view{};
+  const auto comma = argument.find(',');
+  const auto p = number(argument.substr(0, comma));
+  if (!p || *p == 0 || *p > kMaxWorkers) {
+    return bad_input("policy: select=" + std::string(base) +
+                     ":p needs a number of receivers p of 1 or more, found " + quoted(text) +
+                     "; write for example select=" + std::string(base) + ":2");
+  }
+  policy.p = *p;
+  if (comma == std::string_view::npos) return {};
+  const auto k = number(argument.substr(comma + 1));
+  if (policy.select == SelectKind::random) {
+    return bad_input("policy: select=random:p has no bound k, found " + quoted(text) +
+                     "; drop it or use select=selmcast:p,k");
+  }
+  if (!k) {
+    return bad_input(
+        "policy: k in select=selmcast:p,k must be a number of rounds (0 = no bound), found " +
+        quoted(text));
+  }
+  policy.k = *k;
+  policy.k_given = true;
+  return {};
+}
+
+Result<void> check_coherence(const Words& words, Policy& policy) {
+  const bool partial = policy.select != SelectKind::all;
+  if (partial && policy.mix == MixKind::sgd) {
+    return bad_input(
+        "policy: mix=sgd needs select=all (with a partial selection the replicas drift apart); "
+        "use mix=average or select=all");
+  }
+  if (policy.select == SelectKind::random) {
+    if (words[static_cast<std::size_t>(Axis::groups)] && policy.groups == GroupKind::rows) {
+      return bad_input(
+          "policy: groups=rows needs the ring plan of select=selmcast or all; use groups=sender "
+          "with select=random");
+    }
+    policy.groups = GroupKind::sender;
+  }
+  if (partial && policy.mix == MixKind::average) {
+    policy.notices.emplace_back(
+        "mix=average with a partial selection is biased towards ranks that are heard more often "
+        "when in-degrees differ; end with one exact average or use select=all");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
+  if (select == SelectKind::all) return 1;
+  if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
+  return std::max(4U, (n - 2) / p + 1);
+}
+
+Result<Policy> parse_policy(std::string_view text) {
+  auto words = collect(text);
+  if (!words) return words.error();
+  Policy policy;
+  for (std::size_t a = 0; a < kAxes; ++a) {
+    const auto& word = (*words)[a];
+    if (!word) continue;
+    const auto axis = static_cast<Axis>(a);
+    const auto value = find_value(axis, *word);
+    if (!value) return value.error();
+    const auto name = (*value)->name();
+    if (axis == Axis::select) {
+      if (auto set = set_select(*word, policy); !set) return set.error();
+    } else if (axis == Axis::route) {
+      policy.route = name == "unicast" ? RouteKind::unicast : RouteKind::star;
+    } else if (axis == Axis::mix) {
+      policy.mix = name == "sgd" ? MixKind::sgd : MixKind::average;
+    } else if (axis == Axis::groups) {
+      policy.groups = name == "sender" ? GroupKind::sender : GroupKind::rows;
+    }
+  }
+  if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
+  return policy;
+}
+
+Result<void> check_policy(const Policy& policy, std::uint32_t workers) {
+  if (workers == 0 || workers > kMaxWorkers) {
+    return bad_input("workers: " + std::to_string(workers) + ", allowed are 1 to " +
+                     std::to_string(kMaxWorkers));
+  }
+  if (policy.select == SelectKind::all || policy.p < workers) return {};
+  return bad_input("policy: p = " + std::to_string(policy.p) + " receivers, but a job of " +
+                   std::to_string(workers) + " workers has " + std::to_string(workers - 1) +
+                   " others; " + (workers == 1 ? "use select=all" : "lower p"));
+}
+
+std::string to_string(const Policy& policy) {
+  std::string out = "share=even select=";
+  if (policy.select == SelectKind::all) {
+    out += "all";
+  } else {
+    out += policy.select == SelectKind::random ? "random:" : "selmcast:";
+    out += std::to_string(policy.p);
+    if (policy.k_given) (out += ',') += std::to_string(policy.k);
+  }
+  out += policy.route == RouteKind::unicast ? " route=unicast" : " route=star";
+  out += policy.mix == MixKind::sgd ? " pace=bsp mix=sgd" : " pace=bsp mix=average";
+  out += " codec=identity order=fifo";
+  out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
+  return out;
+}
+
+std::vector<PolicyWord> policy_words() {
+  std::vector<PolicyWord> out;
+  for (const auto& value : kValues) {
+    if (value.later()) continue;
+    out.push_back({std::string(kAxisNames[static_cast<std::size_t>(value.axis)]),
+                   std::string(value.form), std::string(value.meaning), value.is_default});
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> policy_names() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& name : kNames) out.emplace_back(name.name, name.expansion);
+  return out;
+}
+
+}  // namespace selmcast

@@ -1,0 +1,123 @@
+#include "sync/roster.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "base/checksum.h"
+
+namespace selmcast {
+
+namespace {
+std::string rank_name(Rank rank) { return "rank " + std::to_string(rank); }
+
+std::optional<std::uint64_t> number_in(const Bytes& bytes) {
+  WireReader in(bytes);
+  const auto value = in.get<std::uint64_t>();
+  return in.finished() ? value : std::nullopt;
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
+                        const std::string& ours, Rank self) {
+  if (theirs == ours) return {};
+  return bad_input(rank_name(other) + " uses " + what + " `" + theirs + "` but " +
+                   rank_name(self) + " uses `" + ours + "`; start all ranks with the same " + what);
+}
+}  // namespace
+
+Bytes serialize(const RosterEntry& entry) {
+  return WireWriter()
+      .put_text(entry.transport)
+      .put_text(entry.policy)
+      .put(entry.host)
+      .put(entry.max_frame_bytes)
+      .put_bytes(entry.address.view())
+      .take();
+}
+
+Result<RosterEntry> parse_roster_entry(std::span<const std::byte> bytes) {
+  WireReader in(bytes);
+  const auto transport = in.get_bytes();
+  const auto policy = in.get_bytes();
+  const auto host = in.get<std::uint64_t>();
+  const auto frame = in.get<std::uint32_t>();
+  const auto address = in.get_bytes();
+  RosterEntry entry;
+  if (!address || !in.finished() || address->size() > entry.address.bytes.size()) {
+    return bad_input("malformed roster entry");
+  }
+  entry.transport = text_of(*transport);
+  entry.policy = text_of(*policy);
+  entry.host = *host;
+  entry.max_frame_bytes = *frame;
+  entry.address.size = static_cast<std::uint32_t>(address->size());
+  std::copy(address->begin(), address->end(), entry.address.bytes.begin());
+  return entry;
+}
+
+Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const RosterEntry& own,
+                                                 Duration timeout) {
+  const auto key = [](Rank rank) { return "roster/" + std::to_string(rank); };
+  if (auto ok = store.put(key(store.rank()), serialize(own)); !ok) return std::move(ok).error();
+  std::vector<RosterEntry> roster;
+  for (Rank rank = 0; rank < store.world(); ++rank) {
+    auto bytes = wait_for_key(store, key(rank), timeout, rank_name(rank) + " to join", rank);
+    if (!bytes) return std::move(bytes).error();
+    auto entry = parse_roster_entry(*bytes);
+    if (!entry) return bad_input(rank_name(rank) + ": " + entry.error().message);
+    for (const auto& [what, theirs, ours] :
+         {std::tuple{"transport", &entry->transport, &own.transport},
+          std::tuple{"policy", &entry->policy, &own.policy}}) {
+      if (auto ok = must_equal(rank, what, *theirs, *ours, store.rank()); !ok) return ok.error();
+    }
+    roster.push_back(std::move(entry).value());
+  }
+  return roster;
+}
+
+Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout) {
+  if (store.rank() == 0) {
+    std::random_device entropy;
+    const std::uint64_t job = (std::uint64_t{entropy()} << 32U | entropy()) | 1U;
+    if (auto ok = store.put("job", WireWriter().put(job).take()); !ok) return std::move(ok).error();
+  }
+  auto bytes = wait_for_key(store, "job", timeout, "rank 0 to name the job", Rank{0});
+  if (!bytes) return std::move(bytes).error();
+  const auto job = number_in(*bytes);
+  if (!job || *job == 0) return bad_input("rank 0 published a malformed job id");
+  return *job;
+}
+
+Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration timeout) {
+  const auto key = [](Rank rank) { return "params/" + std::to_string(rank); };
+  if (auto ok = store.put(key(store.rank()), WireWriter().put(bytes).take()); !ok) return ok;
+  for (Rank rank = 0; rank < store.world(); ++rank) {
+    auto theirs = wait_for_key(store, key(rank), timeout,
+                               rank_name(rank) + " to register its parameters", rank);
+    if (!theirs) return std::move(theirs).error();
+    const auto size = number_in(*theirs);
+    if (!size || *size != bytes) {
+      return bad_input(rank_name(rank) + " registers " + (size ? std::to_string(*size) : "?") +
+                       " bytes of parameters but " + rank_name(store.rank()) + " registers " +
+                       std::to_string(bytes) + "; all ranks must use the same model");
+    }
+  }
+  return {};
+}
+
+std::uint64_t host_identity() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  const std::string boot{std::istreambuf_iterator<char>(in), {}};
+  struct stat net {};
+  const std::uint64_t name_space = ::stat("/proc/self/ns/net", &net) == 0 ? net.st_ino : 0;
+  return content_hash(name_space, std::as_bytes(std::span(boot)));
+}
+
+}  // namespace selmcast

@@ -1,0 +1,39 @@
+// The roster: what every rank tells every other before the first round, and the checks on it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/rendezvous/rendezvous.h"
+#include "transport/transport.h"
+
+namespace selmcast {
+
+/// One rank's entry. All ranks must agree on transport and policy.
+struct RosterEntry {
+  std::string transport;
+  std::string policy;               ///< In its canonical form.
+  std::uint64_t host = 0;           ///< Equal for ranks of one host.
+  std::uint32_t max_frame_bytes = 0;
+  PeerAddress address;
+};
+
+Bytes serialize(const RosterEntry& entry);
+Result<RosterEntry> parse_roster_entry(std::span<const std::byte> bytes);
+
+/// Publishes `own` and waits for the entries of all ranks. Errors name the rank that is missing or
+/// that disagrees, and both values.
+Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const RosterEntry& own,
+                                                 Duration timeout);
+
+/// The job's id: rank 0's random choice, the same for all. Never 0.
+Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout);
+
+/// Checks that every rank registers the same number of bytes.
+Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration timeout);
+
+/// Identifies this host and network namespace.
+std::uint64_t host_identity();
+
+}  // namespace selmcast

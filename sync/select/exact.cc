@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <numeric>
+
+#include "sync/select/explicit.h"
+#include "sync/select/feasible.h"
+#include "sync/select/pair_flow.h"
+#include "sync/select/rate.h"
+
+namespace selmcast {
+namespace {
+
+/// A checked, solvable problem with what its searches share.
+struct Instance {
+  const SelectionProblem& problem;
+  std::uint32_t n;
+  std::vector<std::vector<Rank>> forced;
+  std::vector<std::uint32_t> forced_load;  ///< Forced senders per receiver.
+  std::vector<std::uint32_t> demand;       ///< max(p, forced receivers) of each sender.
+  bool has_forced, uniform;
+};
+
+Instance instance_of(const SelectionProblem& problem) {
+  const auto n = static_cast<std::uint32_t>(problem.p.size());
+  Instance out{problem,
+               n,
+               forced_receivers(problem),
+               std::vector<std::uint32_t>(n),
+               problem.p,
+               !problem.forced.empty(),
+               true};
+  for (std::uint32_t i = 0; i < n; ++i) {
+    out.demand[i] = std::max(out.demand[i], static_cast<std::uint32_t>(out.forced[i].size()));
+    out.uniform = out.uniform && out.demand[i] == out.demand[0];
+    for (const auto j : out.forced[i]) ++out.forced_load[j];
+  }
+  return out;
+}
+
+/// What senders and the floor on slots allow, whoever is chosen.
+RateFraction upper_bound(const Instance& in) {
+  const bool unicast = in.problem.fanout == Fanout::unicast;
+  auto upper = RateFraction{kRateLimit, 1};
+  for (std::uint32_t i = 0; i < in.n; ++i) {
+    upper = std::min(upper, reduced(in.problem.tx_kbps[i], unicast ? in.demand[i] : 1));
+  }
+  if (in.problem.k == 0) return upper;
+  const auto floor = (in.n - 2) / in.problem.k + 1;
+  for (const auto d : in.problem.rx_kbps) {
+    if (d > 0) upper = std::min(upper, reduced(d, floor));
+  }
+  return upper;
+}
+
+bool feasible(const Instance& in, const RateFraction& y) {
+  const auto slots = slots_at(in.problem.rx_kbps, y, in.n - 1);
+  if (in.has_forced) {
+    for (std::uint32_t j = 0; j < in.n; ++j) {
+      if (slots[j] < in.forced_load[j]) return false;
+    }
+    return PairFlow(slots, in.forced).fill(in.demand, {});
+  }
+  if (!in.uniform) return flow_deficit(in.demand, slots) == 0;
+  // With equal demands p <= n-1 the total of the slots decides: the rate is a capped D'Hondt
+  // apportionment of n*p seats.
+  const auto total = std::accumulate(slots.begin(), slots.end(), std::uint64_t{0});
+  return total >= std::uint64_t{in.n} * in.demand[0];
+}
+
+/// Gives the slots that are left to the senders with the fewest receivers, as evenly as possible:
+/// degrees of feasible flows form a polymatroid, where this greedy is exact.
+void share_out(const Instance& in, const RateFraction& y, PairFlow& flow) {
+  std::vector<std::uint32_t> most(in.n, in.n - 1);
+  if (in.problem.fanout == Fanout::unicast) most = slots_at(in.problem.tx_kbps, y, in.n - 1);
+  std::vector<std::uint64_t> waited(in.n);
+  std::vector<std::uint32_t> order(in.n);
+  std::iota(order.begin(), order.end(), 0U);
+  if (!in.problem.age.empty()) {
+    for (std::uint32_t i = 0; i < in.n; ++i) {
+      for (std::uint32_t j = 0; j < in.n; ++j) waited[i] += i == j ? 0 : in.problem.age[i][j];
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return waited[a] > waited[b]; });
+  }
+  std::vector<bool> tight(in.n);
+  for (auto left = flow.free_slots(); left > 0;) {
+    auto level = in.n;
+    for (std::uint32_t i = 0; i < in.n; ++i) {
+      if (flow.degree(i) >= most[i]) tight[i] = true;
+      if (!tight[i]) level = std::min(level, flow.degree(i));
+    }
+    if (level == in.n) return;
+    for (const auto i : order) {
+      if (left > 0 && !tight[i] && flow.degree(i) == level && flow.raise(i, tight)) --left;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Selection> select_exact(const SelectionProblem& problem) {
+  if (auto valid = check_problem(problem); !valid) return valid.error();
+  if (auto solvable = check_solvable(problem); !solvable) return solvable.error();
+  const auto in = instance_of(problem);
+  const auto rate = best_rate(problem.rx_kbps, in.n - 1, upper_bound(in),
+                              [&in](const RateFraction& y) { return feasible(in, y); });
+  SELMCAST_CHECK(rate.has_value(), "a solvable problem has a rate");
+
+  const auto slots = slots_at(problem.rx_kbps, *rate, in.n - 1);
+  PairFlow flow(slots, in.forced);
+  SELMCAST_CHECK(flow.fill(in.demand, problem.age), "the rate was feasible");
+  share_out(in, *rate, flow);
+  if (!problem.age.empty() && in.n <= kOldestExactMembers) flow.prefer_oldest(problem.age);
+
+  Selection out;
+  out.rate = *rate;
+  out.receivers = flow.receivers();
+  std::vector<std::uint32_t> copies(in.n, 1);
+  if (problem.fanout == Fanout::unicast) {
+    for (std::uint32_t i = 0; i < in.n; ++i) copies[i] = flow.degree(i);
+  }
+  out.bottleneck = find_bottleneck(problem.tx_kbps, copies, problem.rx_kbps, slots, *rate);
+  return out;
+}
+
+}  // namespace selmcast

@@ -1,0 +1,18 @@
+// How long pairs wait for each other in a schedule that repeats.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace selmcast {
+
+struct PairAge {
+  std::uint32_t worst = 0;     ///< Longest gap between two services of a pair, in rounds.
+  double mean = 0.0;           ///< Rounds since the last service, over all served pairs and rounds.
+  std::uint64_t unserved = 0;  ///< Ordered pairs that the cycle never serves; not in the other two.
+};
+
+/// `cycle[t][i]` = receivers of sender i in round t of the cycle. Exact. O(services + n^2).
+PairAge pair_age_of(const std::vector<std::vector<std::vector<std::uint32_t>>>& cycle);
+
+}  // namespace selmcast

@@ -1,0 +1,58 @@
+// A whole job in one thread and in virtual time: every rank's engine and view agent over the
+// simulated network and a local store. The same code as a real job, without threads and sockets.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "sync/view_agent.h"
+#include "transport/sim/sim_network.h"
+
+namespace selmcast {
+
+struct SimJobConfig {
+  SimConfig network;  ///< One link per rank.
+  Policy policy;
+  std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
+  std::uint32_t rounds = 1;
+  Duration timeout{std::chrono::seconds(10)};
+  double loss = 0.0;
+  bool deterministic = false;
+  std::uint64_t seed = 1;
+  Duration deadline{std::chrono::hours(1)};  ///< In virtual time, for the whole job.
+  /// How often an agent looks at the store.
+  Duration agent_period{std::chrono::milliseconds(1)};
+};
+
+struct SimJobResult {
+  std::vector<std::vector<RoundReport>> reports;  ///< By rank; a rank that died has fewer.
+  std::vector<std::string> errors;                ///< By rank; empty when it finished or died.
+  std::vector<Rank> failed_ranks;                 ///< As the lowest finished rank sees it.
+  PlanReport plan;
+  std::vector<std::vector<std::uint32_t>> epochs;  ///< By rank and round: the epoch it ran under.
+  std::uint64_t trace_hash = 0;
+  bool timed_out = false;
+};
+
+/// One simulated job. Usage: construct, schedule faults, run().
+class SimJob {
+ public:
+  /// `parameters[r]` are rank r's, all of one size; they hold the mixed result after run().
+  SimJob(SimJobConfig config, std::vector<std::vector<float>>& parameters);
+  ~SimJob();
+
+  /// Calls `action` when the virtual clock reaches `at`.
+  void at(TimePoint at, std::function<void(SimJob&)> action);
+  SimNetwork& network() noexcept;
+  /// The process of `rank` dies now; the store notices `notice` later.
+  void kill(Rank rank, Duration notice);
+
+  Result<SimJobResult> run();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace selmcast

@@ -1,0 +1,234 @@
+#include "sync/view_agent.h"
+
+#include <algorithm>
+
+namespace selmcast {
+
+namespace {
+
+Bytes number_bytes(std::uint32_t value) { return WireWriter().put(value).take(); }
+
+std::optional<std::uint32_t> number_in(const std::optional<Bytes>& bytes) {
+  if (!bytes) return std::nullopt;
+  WireReader in(*bytes);
+  const auto value = in.get<std::uint32_t>();
+  return in.finished() ? value : std::nullopt;
+}
+
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string suspect_key(Rank by, Rank of) {
+  return "suspect/" + std::to_string(by) + "/" + std::to_string(of);
+}
+
+}  // namespace
+
+ViewAgent::ViewAgent(Rendezvous& store, Engine& engine, AgentConfig config)
+    : store_(store),
+      engine_(engine),
+      config_(std::move(config)),
+      gone_(store.world(), 0),
+      suspected_by_us_(store.world(), 0) {}
+
+std::string ViewAgent::key(std::string_view what) const {
+  return "view/" + std::to_string(epoch_ + 1) + "/" + std::string(what);
+}
+
+std::string ViewAgent::name() const { return "rank " + std::to_string(store_.rank()); }
+
+std::vector<Rank> ViewAgent::failed_ranks() const {
+  std::vector<Rank> out;
+  for (Rank r = 0; r < store_.world(); ++r) {
+    if (gone_[r] != 0) out.push_back(r);
+  }
+  return out;
+}
+
+Result<void> ViewAgent::step(TimePoint now) {
+  if (auto ok = notice_losses(); !ok) return ok;
+  if (auto ok = report_suspects(now); !ok) return ok;
+  if (publishes()) {
+    if (auto ok = evict_suspects(now); !ok) return ok;
+    if (auto ok = propose(); !ok) return ok;
+    if (auto ok = commit(); !ok) return ok;
+  }
+  return follow(now);
+}
+
+Result<void> ViewAgent::notice_losses() {
+  while (const auto verdict = store_.try_get(verdict_key())) {
+    ++verdicts_;
+    WireReader in(*verdict);
+    const auto rank = in.get<std::uint32_t>();
+    const auto why = in.get_bytes();
+    if (!why || !in.finished() || *rank >= store_.world()) {
+      return failed(name() + ": the published eviction is malformed");
+    }
+    if (*rank == store_.rank()) {
+      return failed(name() + " was evicted from the job: " + text_of({why->begin(), why->end()}));
+    }
+    lose(*rank);
+  }
+  for (Rank r = 0; r < store_.world(); ++r) {
+    if (r != store_.rank() && store_.lost(r)) lose(r);
+  }
+  return {};
+}
+
+void ViewAgent::lose(Rank rank) {
+  if (gone_[rank] != 0) return;
+  gone_[rank] = 1;
+  engine_.mark_lost(rank);
+}
+
+std::string ViewAgent::verdict_key() const { return "verdict/" + std::to_string(verdicts_); }
+
+Result<void> ViewAgent::report_suspects(TimePoint now) {
+  while (const auto suspect = engine_.next_suspect()) {
+    const auto [rank, why] = *suspect;
+    if (gone_[rank] != 0) continue;
+    suspected_by_us_[rank] = 1;
+    suspicion_since_ = now;
+    const std::string text = why;
+    if (auto ok = store_.put(suspect_key(store_.rank(), rank), std::as_bytes(std::span(text))); !ok) {
+      return ok;
+    }
+  }
+  return {};
+}
+
+bool ViewAgent::publishes() const noexcept {
+  Rank first = 0;
+  while (first < store_.rank() && (gone_[first] != 0 || suspected_by_us_[first] != 0)) ++first;
+  return first == store_.rank();
+}
+
+Result<void> ViewAgent::evict_suspects(TimePoint now) {
+  // Whoever most ranks cannot reach goes first; its own suspicions then count no more. Waiting a
+  // little lets the reports of one incident come together.
+  Rank worst = 0;
+  std::uint32_t most = 0;
+  std::string why;
+  for (Rank of = 0; of < store_.world(); ++of) {
+    std::uint32_t votes = 0;
+    std::string first;
+    for (Rank by = 0; by < store_.world(); ++by) {
+      if (gone_[of] != 0 || gone_[by] != 0) continue;
+      const auto text = store_.try_get(suspect_key(by, of));
+      if (!text) continue;
+      if (votes++ == 0) first = "rank " + std::to_string(by) + " says it " + text_of(*text);
+    }
+    if (votes > 0 && votes >= most && of != store_.rank()) {
+      worst = of;
+      most = votes;
+      why = first;
+    } else if (votes > most) {
+      most = votes;  // The majority suspects this rank: it must not judge the others.
+      worst = store_.rank();
+    }
+  }
+  if (most == 0) {
+    suspicion_since_.reset();
+    return {};
+  }
+  if (!suspicion_since_) suspicion_since_ = now;
+  const Duration settle = std::min<Duration>(config_.timeout / 10, std::chrono::milliseconds(200));
+  if (now - *suspicion_since_ < settle) return {};
+  if (worst == store_.rank()) {
+    return failed(name() + " leaves the job: " + std::to_string(most) +
+                  " ranks say it makes no progress");
+  }
+  return store_.create(verdict_key(), WireWriter().put(worst).put_text(why).take());
+}
+
+Result<void> ViewAgent::propose() {
+  if (open_ || store_.try_get(key("propose"))) return {};
+  View view;
+  view.epoch = epoch_ + 1;
+  view.seed = config_.seed;
+  for (Rank r = 0; r < store_.world(); ++r) {
+    if (gone_[r] != 0) continue;
+    view.members.push_back(r);
+    view.tx_kbps.push_back(config_.tx_kbps[r]);
+    view.rx_kbps.push_back(config_.rx_kbps[r]);
+  }
+  if (epoch_ > 0 && view.members == members_) return {};
+  return store_.create(key("propose"), serialize(view));
+}
+
+Result<void> ViewAgent::commit() {
+  if (!open_ || store_.try_get(key("commit"))) return {};
+  std::uint32_t first_round = 0;
+  for (const Rank member : open_->view.members) {
+    if (gone_[member] != 0) continue;
+    const auto ack = number_in(store_.try_get(key("ack/" + std::to_string(member))));
+    if (!ack) return {};
+    first_round = std::max(first_round, *ack);
+  }
+  return store_.create(key("commit"), number_bytes(first_round));
+}
+
+Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
+  auto view = parse_view(bytes);
+  if (!view) return failed(name() + ": the published view is malformed: " + view.error().message);
+  const auto& members = view->members;
+  if (!std::binary_search(members.begin(), members.end(), store_.rank())) {
+    return failed(name() + " is not a member of epoch " + std::to_string(view->epoch));
+  }
+  Policy policy = config_.policy;
+  const auto others = static_cast<std::uint32_t>(members.size() - 1);
+  // After losses there may be fewer than p peers left; the job goes on with those there are.
+  if (policy.select != SelectKind::all) policy.p = std::min(policy.p, others);
+  if (policy.select != SelectKind::all && others == 0) policy.select = SelectKind::all;
+  auto program = compile(*view, policy, store_.rank());
+  if (!program) return std::move(program).error();
+  auto epoch = std::make_unique<EpochState>();
+  epoch->program = std::move(program).value();
+  const Program& p = epoch->program;
+  open_.emplace();
+  open_->view = std::move(view).value();
+  open_->since = now;
+  open_->plan = PlanReport{p.epoch, static_cast<std::uint32_t>(p.members.size()), p.period_k,
+                           p.pair_age_worst, p.pair_age_mean, p.senders_below_p,
+                           p.group_entries_max};
+  engine_.offer(std::move(epoch));
+  return {};
+}
+
+Result<void> ViewAgent::follow(TimePoint now) {
+  if (!open_) {
+    const auto proposal = store_.try_get(key("propose"));
+    if (proposal) return take_proposal(*proposal, now);
+    return {};
+  }
+  if (!open_->acknowledged) {
+    const auto round = engine_.accepted();
+    if (round) {
+      open_->acknowledged = true;
+      return store_.put(key("ack/" + std::to_string(store_.rank())), number_bytes(*round));
+    }
+  } else if (!open_->activated) {
+    if (const auto round = number_in(store_.try_get(key("commit")))) {
+      engine_.activate(*round);
+      open_->activated = true;
+    }
+  }
+  if (open_->activated && engine_.switched()) {
+    ++epoch_;
+    members_ = open_->view.members;
+    plan_ = open_->plan;
+    open_.reset();
+    return {};
+  }
+  if (!open_->activated && now - open_->since > 2 * config_.timeout) {
+    return failed(name() + " waited " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::seconds>(2 * config_.timeout).count()) +
+                  " s for the commit of epoch " + std::to_string(epoch_ + 1) +
+                  ": another rank does not acknowledge it; see that rank's log");
+  }
+  return {};
+}
+
+}  // namespace selmcast

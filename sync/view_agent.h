@@ -1,0 +1,87 @@
+// View agreement: which view holds from which round on, the same for every member.
+//
+// Protocol, all of it through the job's one store. The acting publisher (the lowest live rank that
+// does not look dead from where it stands) creates `view/<e>/propose`. Each member compiles it, joins
+// its groups, promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r. When
+// every live member has acknowledged, the publisher creates `view/<e>/commit` = the largest r: the first
+// round of epoch e. A member that acknowledged waits at its boundary until it has read the commit,
+// so no two members act on different views in the same round. Keys are created, never overwritten: a
+// second publisher that takes over continues what the first began.
+//
+// Death. The store says who is lost; a rank whose peers reported it silent is evicted by the
+// publisher. Evictions are numbered (`verdict/<i>`), so of two that exclude each other only the first
+// is made. Both lead to a new view without the rank.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sync/engine.h"
+#include "sync/policy.h"
+#include "sync/view.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace selmcast {
+
+struct AgentConfig {
+  Policy policy;
+  std::uint64_t seed = 1;
+  Duration timeout{std::chrono::seconds(10)};
+  /// Links of every rank, known alike to all ranks before the agent starts.
+  std::vector<Kbps> tx_kbps, rx_kbps;
+};
+
+/// One rank's part of the agreement: a state machine that step() moves. The control thread only.
+class ViewAgent {
+ public:
+  ViewAgent(Rendezvous& store, Engine& engine, AgentConfig config);
+
+  /// Does what can be done now. Error: this rank must leave the job; the text says why.
+  Result<void> step(TimePoint now);
+
+  /// Epochs that have been in force here; 0 = none yet.
+  std::uint32_t epoch() const noexcept { return epoch_; }
+  /// True while a proposal waits for acknowledgements or the commit: step() soon again.
+  bool busy() const noexcept { return open_.has_value() || epoch_ == 0; }
+  /// Ranks out of the job, ascending.
+  std::vector<Rank> failed_ranks() const;
+  bool alive(Rank rank) const noexcept { return gone_[rank] == 0; }
+  const PlanReport& plan() const noexcept { return plan_; }
+
+ private:
+  struct Open {
+    View view;
+    PlanReport plan;
+    bool acknowledged = false;
+    bool activated = false;
+    TimePoint since{};
+  };
+
+  Result<void> notice_losses();
+  Result<void> report_suspects(TimePoint now);
+  Result<void> evict_suspects(TimePoint now);
+  Result<void> propose();
+  Result<void> commit();
+  Result<void> follow(TimePoint now);
+  Result<void> take_proposal(const Bytes& bytes, TimePoint now);
+  void lose(Rank rank);
+  std::string verdict_key() const;
+  bool publishes() const noexcept;
+  std::string key(std::string_view what) const;
+  std::string name() const;
+
+  Rendezvous& store_;
+  Engine& engine_;
+  AgentConfig config_;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t verdicts_ = 0;           ///< Evictions taken in so far.
+  std::vector<Rank> members_;            ///< Of the view in force.
+  std::vector<std::uint8_t> gone_, suspected_by_us_;
+  std::optional<TimePoint> suspicion_since_;
+  std::optional<Open> open_;
+  PlanReport plan_;
+};
+
+}  // namespace selmcast

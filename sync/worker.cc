@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <thread>
+
+#include "selmcast/worker.h"
+#include "sync/control_thread.h"
+#include "sync/links.h"
+#include "sync/roster.h"
+#include "transport/open.h"
+
+namespace selmcast {
+
+namespace {
+
+// How long the driver sleeps at most when nothing is due; wake() and arriving frames end it early.
+constexpr Duration kIdleSleep = std::chrono::milliseconds(20);
+
+class JoinedWorker final : public Worker {
+ public:
+  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<Rendezvous> store)
+      : config_(std::move(config)), policy_(std::move(policy)), store_(std::move(store)) {}
+  ~JoinedWorker() override { shut_down(false); }
+
+  Result<void> open();
+  Result<void> add_parameters(std::span<float> parameters) override;
+  void push() override { engine_->push(); }
+  Result<RoundReport> wait() override { return engine_->wait(); }
+  Rank rank() const noexcept override { return config_.rank; }
+  std::uint32_t world() const noexcept override { return config_.world; }
+  std::vector<Rank> failed_ranks() const override { return control_->failed_ranks(); }
+  PlanReport plan() const override { return control_->plan(); }
+  std::vector<std::string> notices() const override { return policy_.notices; }
+  std::string transport_name() const override { return transport_->capabilities().name; }
+  std::string policy_text() const override { return to_string(policy_); }
+  Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) override;
+  Result<void> publish(std::string tag, std::span<const std::byte> value) override;
+  Result<void> leave() override;
+
+ private:
+  void drive();
+  void shut_down(bool goodbye);
+  Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
+                       Duration timeout);
+
+  WorkerConfig config_;
+  Policy policy_;
+  std::unique_ptr<Rendezvous> store_;   ///< Until the control thread takes it.
+  std::uint64_t job_ = 0;
+  std::vector<RosterEntry> roster_;
+  LinkTable links_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ControlThread> control_;
+  std::atomic<bool> stop_driver_{false};  ///< Release in shut_down(), acquire in drive().
+  std::thread driver_;
+};
+
+Result<void> JoinedWorker::open() {
+  auto job = agree_on_job(*store_, config_.timeout);
+  if (!job) return std::move(job).error();
+  job_ = *job;
+  TransportConfig open;
+  open.job = job_;
+  open.rank = config_.rank;
+  open.world = config_.world;
+  open.interface = config_.interface;
+  open.mtu = config_.mtu;
+  auto transport = open_transport(config_.transport, open);
+  if (!transport) return std::move(transport).error();
+  transport_ = std::move(transport).value();
+  const auto& caps = transport_->capabilities();
+  auto roster = exchange_roster(*store_,
+                                RosterEntry{caps.name, to_string(policy_), host_identity(),
+                                            caps.max_frame_bytes, transport_->address()},
+                                config_.timeout);
+  if (!roster) return std::move(roster).error();
+  roster_ = std::move(roster).value();
+  auto links = agree_on_links(*store_, *transport_, roster_, config_, job_);
+  if (!links) return std::move(links).error();
+  links_ = std::move(links).value();
+  return {};
+}
+
+Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
+  SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
+  if (parameters.empty()) return bad_input("the parameter set is empty");
+  if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
+  std::uint32_t frame = transport_->capabilities().max_frame_bytes;
+  std::vector<PeerAddress> peers;
+  for (const auto& entry : roster_) {
+    frame = std::min(frame, entry.max_frame_bytes);
+    peers.push_back(entry.address);
+  }
+  EngineConfig config;
+  config.job = static_cast<std::uint32_t>(job_);
+  config.self = config_.rank;
+  config.world = config_.world;
+  config.mix = policy_.mix;
+  config.deterministic = config_.deterministic;
+  config.timeout = config_.timeout;
+  config.loss = config_.loss;
+  config.seed = config_.seed;
+  config.frame_bytes = frame;
+  engine_ = std::make_unique<Engine>(*transport_, config);
+  if (auto ok = engine_->set_up(peers, parameters); !ok) return ok;
+  driver_ = std::thread([this] { drive(); });
+  control_ = std::make_unique<ControlThread>(
+      std::move(store_), *engine_,
+      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  auto ready = control_->run_until(
+      [](Rendezvous&, const ViewAgent& agent) {
+        return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
+      },
+      3 * config_.timeout, "for the first view of the job");
+  if (!ready) return ready;
+  // Switches learn of new members with a delay; frames sent before would be lost or flooded.
+  std::this_thread::sleep_for(transport_->capabilities().join_settle);
+  return barrier("ready", {}, "for all ranks to be ready", 3 * config_.timeout);
+}
+
+void JoinedWorker::drive() {
+  const SteadyClock clock;
+  while (!stop_driver_.load(std::memory_order_acquire)) {
+    if (engine_->progress(clock.now()) > 0) continue;
+    const Duration until = engine_->next_timer() == kNever ? kIdleSleep
+                                                           : engine_->next_timer() - clock.now();
+    if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
+  }
+}
+
+Result<void> JoinedWorker::barrier(const std::string& key, Bytes value, const std::string& what,
+                                   Duration timeout) {
+  bool told = false;
+  return control_->run_until(
+      [&](Rendezvous& store, const ViewAgent& agent) -> std::optional<Result<void>> {
+        if (!std::exchange(told, true)) {
+          if (auto ok = store.put(key + "/" + std::to_string(store.rank()), value); !ok) return ok;
+        }
+        for (Rank r = 0; r < store.world(); ++r) {
+          if (agent.alive(r) && !store.try_get(key + "/" + std::to_string(r))) return std::nullopt;
+        }
+        return Result<void>();
+      },
+      timeout, what);
+}
+
+Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values, std::string tag) {
+  WireWriter own;
+  for (const double v : values) own.put(std::bit_cast<std::uint64_t>(v));
+  const std::string key = "mean/" + tag;
+  auto met = barrier(key, own.take(), "for all ranks' values of " + tag,
+                     4 * config_.timeout);
+  if (!met) return std::move(met).error();
+  std::vector<double> sums(values.size(), 0.0);
+  std::uint32_t count = 0;
+  auto added = control_->run_until(
+      [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {
+        for (Rank r = 0; r < store.world(); ++r) {
+          const auto bytes = store.try_get(key + "/" + std::to_string(r));
+          if (!bytes || bytes->size() != values.size() * 8) continue;
+          WireReader in(*bytes);
+          for (auto& sum : sums) sum += std::bit_cast<double>(*in.get<std::uint64_t>());
+          ++count;
+        }
+        return Result<void>();
+      },
+      config_.timeout, "for the store");
+  if (!added) return std::move(added).error();
+  for (auto& sum : sums) sum /= std::max(count, 1U);
+  return sums;
+}
+
+Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> value) {
+  const std::string key = "result/" + std::to_string(config_.rank) + "/" + tag;
+  return control_->run_until(
+      [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {
+        return store.put(key, value);
+      },
+      2 * config_.timeout, "to publish its results");
+}
+
+Result<void> JoinedWorker::leave() {
+  if (control_ == nullptr) {
+    if (store_ != nullptr) store_->leave();
+    return {};
+  }
+  // Others may still need repairs and acknowledgements of the last round from this rank.
+  auto met = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
+  shut_down(met.has_value());
+  return met;
+}
+
+void JoinedWorker::shut_down(bool goodbye) {
+  if (control_ != nullptr) control_->stop(goodbye);
+  if (driver_.joinable()) {
+    stop_driver_.store(true, std::memory_order_release);
+    transport_->wake();
+    driver_.join();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
+  if (config.world == 0 || config.rank >= config.world) {
+    return bad_input("rank " + std::to_string(config.rank) + " does not exist in a world of " +
+                     std::to_string(config.world) + " ranks (0.." +
+                     std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
+  }
+  auto policy = parse_policy(config.policy);
+  if (!policy) return std::move(policy).error();
+  if (auto ok = check_policy(*policy, config.world); !ok) return std::move(ok).error();
+  auto address = parse_store_address(config.rendezvous);
+  if (!address) return std::move(address).error();
+  auto store = connect_store(*address, config.rank, config.world, config.timeout);
+  if (!store) return std::move(store).error();
+  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(),
+                                               std::move(store).value());
+  if (auto ok = worker->open(); !ok) return std::move(ok).error();
+  return std::unique_ptr<Worker>(std::move(worker));
+}
+
+}  // namespace selmcast

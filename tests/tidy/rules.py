@@ -1,0 +1,283 @@
+"""The rules. Each takes a SourceTree and yields violations, one line each."""
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+
+from source_tree import (
+    CPP_SUFFIXES,
+    FOLDERS,
+    TEXT_SUFFIXES,
+    UnbalancedBraces,
+    functions,
+    without_comments,
+)
+
+MAX_FILE_LINES = 500
+MAX_HEADER_LINES = 250
+MAX_FUNCTION_LINES = 70
+MAX_COLUMNS = 100
+MAX_README_LINES = 60
+
+# What each folder may include; `selmcast` is include/selmcast, the public face.
+_LOWER = {
+    "base": "",
+    "hwconf": "base",
+    "transport": "base hwconf",
+    "multicast": "base hwconf transport",
+    "probes": "base hwconf transport",
+    "sync": "base hwconf transport multicast probes selmcast",
+    "train": "base selmcast",
+    "cli": "base hwconf transport multicast probes sync train selmcast",
+    "plugins": "base selmcast",
+    "include": "base selmcast",
+}
+_PROJECT_FOLDERS = set(FOLDERS) | {"selmcast"}
+
+
+class Skipped(Exception):
+    """The machine lacks what a rule needs."""
+
+
+def floors(tree):
+    """A file includes its own folder and lower floors only, by its path from the root."""
+    include = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
+    for path in tree.cpp_files():
+        own = path.split("/")[0]
+        for number, line in enumerate(tree.text(path).splitlines(), 1):
+            match = include.match(line)
+            if not match:
+                continue
+            quoted, target = match.group(1) == '"', match.group(2)
+            folder = target.split("/")[0] if "/" in target else ""
+            if not quoted and folder not in _PROJECT_FOLDERS:
+                continue
+            where = f"{path}:{number}: includes {target}"
+            if folder not in _PROJECT_FOLDERS:
+                yield f"{where}: not a path from the root"
+                continue
+            if not (tree.exists(target) or tree.exists("include/" + target)):
+                yield f"{where}: no such file"
+            if own in _LOWER and folder not in {own, *_LOWER[own].split()}:
+                yield f"{where}: {own}/ may include only {own} {_LOWER[own]}".rstrip()
+
+
+def sizes(tree):
+    """Files, headers, functions and lines stay short."""
+    for path in tree.files(CPP_SUFFIXES + (".py", ".sh")):
+        text = tree.text(path)
+        lines = text.splitlines()
+        limit = MAX_HEADER_LINES if path.endswith(".h") else MAX_FILE_LINES
+        if len(lines) > limit:
+            yield f"{path}: {len(lines)} lines, at most {limit}"
+        for number, line in enumerate(lines, 1):
+            if len(line) > MAX_COLUMNS:
+                yield f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
+        if not path.endswith(CPP_SUFFIXES) or path.startswith("tests/"):
+            continue
+        try:
+            for function in functions(text):
+                if function.lines > MAX_FUNCTION_LINES:
+                    yield (
+                        f"{path}:{function.first_line}: function of {function.lines} lines, "
+                        f"at most {MAX_FUNCTION_LINES}: {function.header[:60]}"
+                    )
+        except UnbalancedBraces as error:
+            yield f"{path}: cannot find the functions: {error}"
+
+
+def _included_first(tree, header):
+    """Whether the build proves the header: its own source includes it before anything else."""
+    source = header[: -len(".h")] + ".cc"
+    if not tree.exists(source):
+        return False
+    first = re.search(r"^[ \t]*#[ \t]*include[ \t]*(\S+)", tree.text(source), re.MULTILINE)
+    return first is not None and first.group(1) == f'"{header}"'
+
+
+def headers(tree):
+    """Every header compiles alone."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise Skipped(f"no compiler {compiler}")
+    flags = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-isystem/usr/include/eigen3"]
+    flags += ["-I", str(tree.root), "-I", str(tree.root / "include")]
+
+    def compile_alone(path):
+        done = subprocess.run(
+            [compiler, *flags, "-"],
+            input=f'#include "{path}"\n',
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return None
+        errors = [line for line in done.stderr.splitlines() if "error" in line]
+        return f"{path}: does not compile alone: {(errors or [done.stderr])[0]}"
+
+    paths = [path for path in tree.files((".h",)) if not _included_first(tree, path)]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        yield from filter(None, pool.map(compile_alone, paths))
+
+
+_DATA_PATH = re.compile(
+    r"""^(?: .*_datapath\.cc
+      | multicast/.*\.cc
+      | sync/(?:accumulator|kernels)[^/]*\.cc
+      | base/(?:checksum|fixed_stack|ring)[^/]*\.(?:cc|h)
+      )$""",
+    re.VERBOSE,
+)
+_GROWTH = "(?:push|emplace)_(?:back|front)|resize|reserve|emplace|insert|assign|append"
+_OWNERS = "string|to_string|function|map|unordered_map|set|deque|list"
+_BANNED = [
+    ("allocates", r"\b(?:malloc|calloc|realloc|aligned_alloc|strdup|make_unique|make_shared)\b"),
+    ("allocates", r"(?<!operator )\bnew\b"),
+    ("may allocate", rf"(?:\.|->)(?:{_GROWTH})\s*\("),
+    ("may allocate", rf"\bstd::(?:{_OWNERS})\b(?!_view)"),
+    ("locks", r"\b(?:mutex|lock_guard|unique_lock|scoped_lock|condition_variable|call_once)\b"),
+    ("throws", r"\bthrow\b"),
+    ("writes text", r"\b(?:v?f?printf|puts|fputs|fwrite|cout|cerr|clog|syslog|perror)\b"),
+    ("sleeps", r"\b(?:sleep|usleep|nanosleep|clock_nanosleep|sleep_for|sleep_until)\b"),
+    ("leaves the memory order unsaid", r"(?:\.|->)(?:load|test)\s*\(\s*\)"),
+]
+_BANNED = [(what, re.compile(pattern)) for what, pattern in _BANNED]
+SET_UP = "// set-up:"
+
+
+def _marked_lines(text):
+    """Lines that run in set-up only: marked themselves or right below a marking comment, and
+    functions whose signature is marked that way."""
+    lines = text.splitlines()
+    marked = set()
+    for number, line in enumerate(lines, 1):
+        if SET_UP not in line:
+            continue
+        marked.add(number)
+        below = number
+        if line.lstrip().startswith("//"):
+            # The rest of the comment, then the first line of code.
+            while below < len(lines) and lines[below].lstrip().startswith("//"):
+                below += 1
+            marked.add(below + 1)
+    for function in functions(text):
+        if function.first_line in marked:
+            marked.update(range(function.first_line, function.last_line + 1))
+    return marked
+
+
+def data_path(tree):
+    """After set-up no allocation, lock, exception, log or sleep; memory orders are written out."""
+    for path in tree.cpp_files():
+        if path.startswith("tests/") or not _DATA_PATH.match(path):
+            continue
+        text = tree.text(path)
+        try:
+            marked = _marked_lines(text)
+        except UnbalancedBraces as error:
+            yield f"{path}: cannot find the functions: {error}"
+            continue
+        for number, line in enumerate(without_comments(text).splitlines(), 1):
+            if number in marked or line.lstrip().startswith("#"):
+                continue
+            for what, pattern in _BANNED:
+                match = pattern.search(line)
+                if match:
+                    yield (
+                        f"{path}:{number}: {what} on the data path: {match.group(0)} "
+                        f"({SET_UP} marks what runs in set-up only)"
+                    )
+
+
+def folders(tree):
+    """Every folder of the design has a README of at most a page; the licence is there."""
+    for folder in FOLDERS:
+        readme = f"{folder}/README.md"
+        if not tree.exists(readme):
+            yield f"{readme}: missing"
+        elif not 3 <= len(tree.text(readme).splitlines()) <= MAX_README_LINES:
+            yield f"{readme}: not between 3 and {MAX_README_LINES} lines"
+    for path in ("README.md", "docs/decisions.md"):
+        if not tree.exists(path):
+            yield f"{path}: missing"
+    if not tree.exists("LICENSE"):
+        yield "LICENSE: missing"
+    elif "Apache License" not in tree.text("LICENSE") or "Version 2.0" not in tree.text("LICENSE"):
+        yield "LICENSE: not the Apache License 2.0"
+
+
+# Spelt in two halves, so that this file obeys its own rule.
+_UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+_MACHINE_PATH = re.compile(r"(?<![\w.<>/-])/(?:wo" + r"rk|ho" + r"me|ro" + r"ot|Us" + r"ers)/")
+
+
+def text(tree):
+    """No unfinished work, no path of one machine, clean white space, `#pragma once`."""
+    for path in tree.files():
+        named = path.endswith(TEXT_SUFFIXES) or "." not in path.rsplit("/", 1)[-1]
+        if not named or path == "LICENSE":
+            continue
+        try:
+            content = tree.text(path)
+        except UnicodeDecodeError:
+            yield f"{path}: not UTF-8"
+            continue
+        if content and not content.endswith("\n"):
+            yield f"{path}: no line end at its end"
+        if path.endswith(".h") and "#pragma once" not in content:
+            yield f"{path}: no #pragma once"
+        for number, line in enumerate(content.split("\n"), 1):
+            where = f"{path}:{number}"
+            if _UNFINISHED.search(line):
+                yield f"{where}: unfinished: {line.strip()[:60]}"
+            if _MACHINE_PATH.search(line):
+                yield f"{where}: path of one machine: {line.strip()[:60]}"
+            if line != line.rstrip():
+                yield f"{where}: blanks or a carriage return at the end"
+            if "\t" in line:
+                yield f"{where}: tab"
+
+
+def layout(tree):
+    """clang-format changes nothing."""
+    tool = shutil.which("clang-format-14")
+    if tool is None:
+        raise Skipped("no clang-format-14 (Debian package of the same name)")
+    paths = list(tree.cpp_files())
+    if not paths:
+        return
+    done = subprocess.run(
+        [tool, "--dry-run", "-Werror", *paths],
+        cwd=tree.root,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        places = re.findall(r"^(\S+?:\d+):\d+: error", done.stderr, re.MULTILINE)
+        for path in sorted({place.split(":")[0] for place in places}) or [done.stderr[:200]]:
+            yield f"{path}: clang-format-14 -i {path} would change it"
+
+
+def packages(tree):
+    """scripts/packages: name, set and reason on each line, each name once."""
+    seen = set()
+    for number, line in enumerate(tree.text("scripts/packages").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"scripts/packages:{number}"
+        fields = line.split(None, 2)
+        if len(fields) < 3:
+            yield f"{where}: wants a name, a set and a reason"
+            continue
+        if fields[1] not in ("build", "test", "all"):
+            yield f"{where}: set {fields[1]}; allowed: build, test, all"
+        if fields[0] in seen:
+            yield f"{where}: {fields[0]} is listed twice"
+        seen.add(fields[0])
+
+
+RULES = (floors, sizes, headers, data_path, folders, text, layout, packages)

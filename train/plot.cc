@@ -1,0 +1,252 @@
+#include "train/plot.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace selmcast {
+namespace {
+
+constexpr double kPanelWidth = 460;
+constexpr double kPanelHeight = 320;
+constexpr double kMarginLeft = 62;
+constexpr double kMarginRight = 18;
+constexpr double kMarginTop = 64;
+constexpr double kMarginBottom = 52;
+constexpr double kLegendRow = 22;
+constexpr double kLegendColumn = 300;
+constexpr const char* kInk = "#333333";
+
+/// A number as short as possible, independent of the locale's decimal point.
+std::string number(double value) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", std::abs(value) < 1e-12 ? 0.0 : value);
+  std::replace(text.begin(), text.end(), ',', '.');
+  return text.data();
+}
+
+/// A coordinate to a hundredth of a pixel.
+std::string at(double value) {
+  return number(std::round(value * 100.0) / 100.0);
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string text_at(double x, double y, const char* anchor, int size, std::string_view text,
+                    const char* extra = "") {
+  return "<text x=\"" + at(x) + "\" y=\"" + at(y) + "\" text-anchor=\"" + anchor +
+         "\" font-size=\"" + std::to_string(size) + "\" fill=\"" + kInk + "\"" + extra + ">" +
+         escaped(text) + "</text>\n";
+}
+
+std::string line(double x1, double y1, double x2, double y2, const char* colour, double width,
+                 bool dashed = false) {
+  return "<line x1=\"" + at(x1) + "\" y1=\"" + at(y1) + "\" x2=\"" + at(x2) + "\" y2=\"" + at(y2) +
+         "\" stroke=\"" + colour + "\" stroke-width=\"" + number(width) + "\"" +
+         (dashed ? " stroke-dasharray=\"6 4\"" : "") + "/>\n";
+}
+
+bool finite(const PlotPoint& point) {
+  return std::isfinite(point.x) && std::isfinite(point.y);
+}
+
+/// Draws one panel whose upper left corner is at `left`, below the title.
+class PanelDrawing {
+ public:
+  PanelDrawing(const PlotPanel& panel, double left) : panel_(panel), left_(left + kMarginLeft) {
+    x_max_ = 0.0;
+    for (const PlotSeries& series : panel.series) {
+      for (const PlotPoint& point : series.points) {
+        if (finite(point)) x_max_ = std::max(x_max_, point.x);
+      }
+    }
+    if (x_max_ <= 0.0) x_max_ = 1.0;
+  }
+
+  std::string draw() const {
+    std::string out = grid();
+    for (const PlotSeries& series : panel_.series) out += curve(series);
+    return out;
+  }
+
+ private:
+  static constexpr double kWidth = kPanelWidth - kMarginLeft - kMarginRight;
+  static constexpr double kTop = kMarginTop;
+  static constexpr double kBottom = kMarginTop + kPanelHeight - kMarginBottom;
+
+  double x_of(double x) const { return left_ + kWidth * x / x_max_; }
+  double y_of(double y) const {
+    const double inside = std::clamp(y, panel_.y_min, panel_.y_max);
+    return kBottom - (kBottom - kTop) * (inside - panel_.y_min) / (panel_.y_max - panel_.y_min);
+  }
+
+  std::string grid() const {
+    std::string out = text_at(left_ + kWidth / 2, kTop - 12, "middle", 14, panel_.title);
+    for (const double y : ticks(panel_.y_min, panel_.y_max, 6)) {
+      out += line(left_, y_of(y), left_ + kWidth, y_of(y), "#dddddd", 1);
+      out += text_at(left_ - 7, y_of(y) + 4, "end", 12, number(y));
+    }
+    for (const double x : ticks(0.0, x_max_, 6)) {
+      out += line(x_of(x), kBottom, x_of(x), kBottom + 5, kInk, 1);
+      out += text_at(x_of(x), kBottom + 19, "middle", 12, number(x));
+    }
+    out += line(left_, kTop, left_, kBottom, kInk, 1.2);
+    out += line(left_, kBottom, left_ + kWidth, kBottom, kInk, 1.2);
+    out += text_at(left_ + kWidth / 2, kBottom + 40, "middle", 13, panel_.x_label);
+    const double label_x = left_ - 44;
+    const double label_y = (kTop + kBottom) / 2;
+    const std::string turn = " transform=\"rotate(-90 " + at(label_x) + " " + at(label_y) + ")\"";
+    return out + text_at(label_x, label_y, "middle", 13, panel_.y_label, turn.c_str());
+  }
+
+  std::string curve(const PlotSeries& series) const {
+    std::string points;
+    for (const PlotPoint& point : series.points) {
+      if (!finite(point)) continue;
+      points += (points.empty() ? "" : " ") + at(x_of(point.x)) + "," + at(y_of(point.y));
+    }
+    if (points.empty()) return {};
+    return "<polyline fill=\"none\" stroke=\"" + escaped(series.colour) +
+           "\" stroke-width=\"2\" stroke-linejoin=\"round\"" +
+           (series.dashed ? " stroke-dasharray=\"6 4\"" : "") + " points=\"" + points + "\"/>\n";
+  }
+
+  const PlotPanel& panel_;
+  double left_;
+  double x_max_;
+};
+
+/// Every label once, in order of appearance.
+std::vector<const PlotSeries*> legend_entries(const std::vector<PlotPanel>& panels) {
+  std::vector<const PlotSeries*> entries;
+  for (const PlotPanel& panel : panels) {
+    for (const PlotSeries& series : panel.series) {
+      const bool known = std::ranges::any_of(
+          entries, [&](const PlotSeries* entry) { return entry->label == series.label; });
+      if (!known) entries.push_back(&series);
+    }
+  }
+  return entries;
+}
+
+enum class Axis { rounds, seconds };
+
+PlotSeries series_of(const std::vector<CurvePoint>& curve, Axis axis, double CurvePoint::*value,
+                     std::string label, std::string colour, bool dashed) {
+  PlotSeries series{std::move(label), {}, std::move(colour), dashed};
+  for (const CurvePoint& point : curve) {
+    series.points.push_back({axis == Axis::rounds ? point.rounds : point.seconds, point.*value});
+  }
+  return series;
+}
+
+PlotPanel training_panel(const TrainResult& result, Axis axis) {
+  PlotPanel panel;
+  panel.title = axis == Axis::rounds ? "by round" : "by time";
+  panel.x_label = axis == Axis::rounds ? "rounds" : "seconds of training";
+  panel.y_label = "accuracy on the test set";
+  // Colours of Okabe and Ito, which most colour-blind readers can tell apart.
+  panel.series = {
+      series_of(result.local_only, axis, &CurvePoint::worker_mean, "workers that never talk, mean",
+                "#999999", true),
+      series_of(result.baseline, axis, &CurvePoint::accuracy, "single process", "#000000", true),
+      series_of(result.workers, axis, &CurvePoint::worker_min, "worst worker on its own", "#d55e00",
+                false),
+      series_of(result.workers, axis, &CurvePoint::worker_mean, "workers on their own, mean",
+                "#e69f00", false),
+      series_of(result.workers, axis, &CurvePoint::accuracy, "average of the workers' models",
+                "#0072b2", false)};
+  return panel;
+}
+
+}  // namespace
+
+std::vector<double> ticks(double low, double high, int count) {
+  SELMCAST_CHECK(low < high && count >= 1, "an axis has a length");
+  const double rough = (high - low) / count;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = power;
+  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+    step = factor * power;
+    if (step >= rough * (1.0 - 1e-9)) break;
+  }
+  std::vector<double> out;
+  // Multiples, not sums, so that rounding errors do not add up; a hair of slack keeps the last one.
+  for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1.0) {
+    out.push_back(i * step);
+  }
+  return out;
+}
+
+std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title) {
+  const auto entries = legend_entries(panels);
+  const double width = kPanelWidth * static_cast<double>(std::max<std::size_t>(panels.size(), 1));
+  const auto columns =
+      static_cast<std::size_t>(std::max(1.0, std::floor((width - kMarginLeft) / kLegendColumn)));
+  const std::size_t rows = (entries.size() + columns - 1) / columns;
+  const double legend_top = kMarginTop + kPanelHeight + 14;
+  const double height = legend_top + kLegendRow * static_cast<double>(rows);
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + at(width) +
+                    "\" height=\"" + at(height) + "\" viewBox=\"0 0 " + at(width) + " " +
+                    at(height) + "\" font-family=\"sans-serif\">\n";
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+  out += text_at(width / 2, 26, "middle", 15, title);
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    SELMCAST_CHECK(panels[i].y_min < panels[i].y_max, "an axis has a length");
+    out += PanelDrawing(panels[i], kPanelWidth * static_cast<double>(i)).draw();
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const double x = kMarginLeft + kLegendColumn * static_cast<double>(i % columns);
+    const double y = legend_top + kLegendRow * static_cast<double>(i / columns);
+    const std::string colour = escaped(entries[i]->colour);
+    out += line(x, y - 4, x + 30, y - 4, colour.c_str(), 2, entries[i]->dashed);
+    out += text_at(x + 38, y, "start", 13, entries[i]->label);
+  }
+  return out + "</svg>\n";
+}
+
+std::string training_chart(const TrainResult& result) {
+  const std::string title = std::string(to_string(result.options.model)) + " on digits, " +
+                            std::string(to_string(result.options.split)) + " split, " +
+                            std::to_string(result.options.workers) + " workers";
+  return svg_chart({training_panel(result, Axis::rounds), training_panel(result, Axis::seconds)},
+                   title);
+}
+
+Result<void> write_text_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return {};
+  return failed(path + ": cannot be written: " + std::strerror(errno));
+}
+
+}  // namespace selmcast

@@ -1,0 +1,44 @@
+// Line charts as SVG: what `selmcast train --plot` writes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "train/train_result.h"
+
+namespace selmcast {
+
+struct PlotPoint {
+  double x = 0.0;
+  double y = 0.0;
+};
+
+struct PlotSeries {
+  std::string label;
+  std::vector<PlotPoint> points;  ///< Ascending x; points that are not finite are left out.
+  std::string colour;             ///< Any SVG colour, e.g. "#0072b2".
+  bool dashed = false;
+};
+
+/// One set of axes.
+struct PlotPanel {
+  std::string title, x_label, y_label;
+  double y_min = 0.0, y_max = 1.0;  ///< y_min < y_max.
+  std::vector<PlotSeries> series;
+};
+
+/// Round tick positions (1, 2 or 5 times a power of ten apart) from `low` to `high`, about `count`
+/// of them. Needs finite low < high and count >= 1.
+std::vector<double> ticks(double low, double high, int count);
+
+/// The panels side by side, with one legend below for the labels of all. Labels may hold any text.
+std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title);
+
+/// Accuracy against rounds and against time, beside the single process and workers that never talk.
+std::string training_chart(const TrainResult& result);
+
+/// Errors: failed, naming the file.
+Result<void> write_text_file(const std::string& path, const std::string& text);
+
+}  // namespace selmcast

@@ -1,0 +1,110 @@
+#include "train/task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "train/shuffle.h"
+
+namespace selmcast {
+namespace {
+
+constexpr std::uint64_t kBatchStream = 0x6261746368000000U;
+
+void gather(const Dataset& data, std::span<const std::uint32_t> samples, std::vector<float>& inputs,
+            std::vector<std::uint8_t>& labels) {
+  inputs.resize(samples.size() * Dataset::kFeatures);
+  labels.resize(samples.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    std::ranges::copy(data.image(samples[i]),
+                      inputs.begin() + static_cast<std::ptrdiff_t>(i * Dataset::kFeatures));
+    labels[i] = data.labels[samples[i]];
+  }
+}
+
+Result<void> check_options(const TrainOptions& options, std::size_t training_samples) {
+  if (options.workers < 1 || options.workers > training_samples / 2) {
+    return bad_input("--workers " + std::to_string(options.workers) + ": 1 to " +
+                     std::to_string(training_samples / 2) + " can share " +
+                     std::to_string(training_samples) + " training samples");
+  }
+  if (options.epochs < 1) return bad_input("--epochs 0: at least 1");
+  if (options.batch < 1) return bad_input("--batch 0: at least 1");
+  if (!(options.learning_rate > 0.0F) || !std::isfinite(options.learning_rate)) {
+    return bad_input("--lr: a number above 0 is needed");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TrainTask> TrainTask::make(const TrainOptions& options, Dataset data) {
+  TrainTask task;
+  task.options_ = options;
+  task.data_ = std::move(data);
+  task.shape_ = model_shape(options.model);
+  task.split_ = split_train_test(task.data_, options.seed);
+  if (auto checked = check_options(options, task.split_.train.size()); !checked) {
+    return std::move(checked).error();
+  }
+  task.shards_ =
+      make_shards(task.data_, task.split_.train, options.workers, options.split, options.seed);
+  std::size_t smallest = task.split_.train.size();
+  for (const auto& shard : task.shards_) smallest = std::min(smallest, shard.size());
+  if (options.batch > smallest) {
+    return bad_input("--batch " + std::to_string(options.batch) + ": at most " +
+                     std::to_string(smallest) + ", the samples of the smallest of " +
+                     std::to_string(options.workers) + " shards");
+  }
+  task.rounds_per_epoch_ = static_cast<std::uint32_t>(smallest / options.batch);
+  if (options.epochs > std::numeric_limits<std::uint32_t>::max() / task.rounds_per_epoch_) {
+    return bad_input("--epochs " + std::to_string(options.epochs) + ": more rounds than 2^32");
+  }
+  return task;
+}
+
+std::vector<float> TrainTask::initial_parameters() const {
+  std::vector<float> parameters(shape_.parameters());
+  initialise(shape_, options_.seed, parameters);
+  return parameters;
+}
+
+Judge::Judge(const TrainTask& task)
+    : network_(task.shape(), static_cast<std::uint32_t>(task.test_samples().size())) {
+  gather(task.data(), task.test_samples(), inputs_, labels_);
+}
+
+Score Judge::score(std::span<const float> parameters) {
+  return network_.score(parameters, inputs_, labels_);
+}
+
+Learner::Learner(const TrainTask& task, std::span<const std::uint32_t> samples, std::uint32_t batch,
+                 std::uint64_t stream)
+    : task_(&task),
+      order_(samples.begin(), samples.end()),
+      batch_(batch),
+      random_(mix_seed(mix_seed(task.options().seed ^ kBatchStream) + stream)),
+      network_(task.shape(), batch) {}
+
+Learner::Learner(const TrainTask& task, Rank rank)
+    : Learner(task, task.shard(rank), task.options().batch, std::uint64_t{rank} + 1) {}
+
+Learner Learner::baseline(const TrainTask& task) {
+  return Learner(task, task.train_samples(), task.options().workers * task.options().batch, 0);
+}
+
+void Learner::start_epoch() {
+  shuffle(order_, random_);
+  next_ = 0;
+}
+
+void Learner::gradient(std::span<const float> parameters, std::span<float> gradient) {
+  SELMCAST_CHECK(next_ + batch_ <= order_.size(), "more rounds than an epoch has");
+  gather(task_->data(), std::span(order_).subspan(next_, batch_), inputs_, labels_);
+  next_ += batch_;
+  network_.gradient(parameters, inputs_, labels_, gradient);
+}
+
+}  // namespace selmcast

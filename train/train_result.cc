@@ -1,0 +1,216 @@
+#include "train/train_result.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "train/reference.h"
+
+namespace selmcast {
+namespace {
+
+/// Value at quantile `q` of sorted values by the nearest-rank rule. Needs at least one value.
+template <class T>
+T quantile(const std::vector<T>& sorted, double q) {
+  const auto rank = std::ceil(q * static_cast<double>(sorted.size()));
+  return sorted[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+}
+
+std::string key_of(Rank rank, const std::string& tag) {
+  return std::to_string(rank) + "/" + tag;
+}
+
+/// The published value of a rank that should have one.
+Result<std::span<const std::byte>> find(const std::map<std::string, Bytes>& published, Rank rank,
+                                        const std::string& tag) {
+  const auto at = published.find(key_of(rank, tag));
+  if (at != published.end()) return std::span<const std::byte>(at->second);
+  return failed("rank " + std::to_string(rank) + ": ended without publishing " + tag);
+}
+
+Error of_rank(Rank rank, const Error& error) {
+  return {error.kind, "rank " + std::to_string(rank) + ": " + error.message};
+}
+
+/// Reports of the ranks that finished, or the first complaint.
+Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Bytes>& published,
+                                                const std::vector<Rank>& finishers,
+                                                std::uint32_t rounds) {
+  std::vector<RankReport> reports;
+  for (const Rank rank : finishers) {
+    const auto bytes = find(published, rank, kReportTag);
+    if (!bytes) return bytes.error();
+    auto report = decode_report(*bytes);
+    if (!report) return of_rank(rank, report.error());
+    if (report->rank != rank || report->round_ms.size() != rounds ||
+        report->receivers.size() != rounds || report->rate_kbps.size() != rounds) {
+      return of_rank(rank, failed("its account is not of the " + std::to_string(rounds) +
+                                  " rounds of this job"));
+    }
+    reports.push_back(std::move(*report));
+  }
+  return reports;
+}
+
+Result<std::vector<Snapshot>> collect_snapshots(const std::map<std::string, Bytes>& published,
+                                                const std::vector<Rank>& finishers,
+                                                std::uint32_t epoch, std::size_t parameters) {
+  std::vector<Snapshot> snapshots;
+  for (const Rank rank : finishers) {
+    const auto bytes = find(published, rank, snapshot_tag(epoch));
+    if (!bytes) return bytes.error();
+    auto snapshot = decode_snapshot(*bytes);
+    if (!snapshot) return of_rank(rank, snapshot.error());
+    if (snapshot->epoch != epoch || snapshot->parameters.size() != parameters) {
+      return of_rank(rank, failed("its model after epoch " + std::to_string(epoch) +
+                                  " has another size or epoch"));
+    }
+    snapshots.push_back(std::move(*snapshot));
+  }
+  return snapshots;
+}
+
+void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
+  std::vector<double> slowest(result.rounds, 0.0);
+  std::vector<Kbps> rates;
+  double receivers = 0.0;
+  std::set<std::string> notices;
+  std::set<Rank> lost(result.failed_ranks.begin(), result.failed_ranks.end());
+  result.verified = true;
+  for (const RankReport& report : reports) {
+    result.verified = result.verified && report.verified;
+    result.seconds = std::max(result.seconds, report.seconds);
+    result.bytes_on_wire += report.tx_bytes;
+    result.foreign_frames += report.foreign_frames;
+    result.repaired_frames += report.repaired_frames;
+    for (std::size_t r = 0; r < slowest.size(); ++r) {
+      slowest[r] = std::max(slowest[r], report.round_ms[r]);
+      receivers += static_cast<double>(report.receivers[r]);
+    }
+    rates.insert(rates.end(), report.rate_kbps.begin(), report.rate_kbps.end());
+    notices.insert(report.notices.begin(), report.notices.end());
+    lost.insert(report.failed_ranks.begin(), report.failed_ranks.end());
+  }
+  std::sort(slowest.begin(), slowest.end());
+  std::sort(rates.begin(), rates.end());
+  result.round_ms = {slowest.front(), quantile(slowest, 0.5), quantile(slowest, 0.99),
+                     slowest.back()};
+  result.rate_kbps = quantile(rates, 0.5);
+  result.receivers_per_round = receivers / result.rounds;
+  result.notices.assign(notices.begin(), notices.end());
+  result.failed_ranks.assign(lost.begin(), lost.end());
+}
+
+/// The curve of models trained in this process; `sharers` is how many run side by side in reality,
+/// which the time is divided by.
+template <class Train>
+std::vector<CurvePoint> reference_curve(const TrainTask& task, std::uint32_t sharers,
+                                        Train&& train) {
+  using Timer = std::chrono::steady_clock;
+  Judge judge(task);
+  std::vector<CurvePoint> curve;
+  Timer::duration judging{};
+  const auto begin = Timer::now();
+  const auto observe = [&](std::uint32_t epoch, std::span<const std::vector<float>> models) {
+    const auto paused = Timer::now();
+    const double seconds =
+        std::chrono::duration<double>(paused - begin - judging).count() / sharers;
+    std::vector<Snapshot> snapshots;
+    for (const auto& model : models) {
+      snapshots.push_back({epoch, epoch * task.rounds_per_epoch(), seconds, model});
+    }
+    curve.push_back(judge_epoch(judge, snapshots));
+    judging += Timer::now() - paused;
+  };
+  observe(0, std::vector<std::vector<float>>{task.initial_parameters()});
+  train(observe);
+  return curve;
+}
+
+}  // namespace
+
+CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
+  SELMCAST_CHECK(!snapshots.empty(), "an epoch without models");
+  CurvePoint point;
+  point.epoch = snapshots[0].epoch;
+  point.rounds = snapshots[0].rounds;
+  point.worker_min = 1.0;
+  std::vector<std::vector<float>> models;
+  for (const Snapshot& snapshot : snapshots) {
+    const double accuracy = judge.score(snapshot.parameters).accuracy;
+    point.worker_min = std::min(point.worker_min, accuracy);
+    point.worker_mean += accuracy / static_cast<double>(snapshots.size());
+    point.seconds = std::max(point.seconds, snapshot.seconds);
+    models.push_back(snapshot.parameters);
+  }
+  const Score score = judge.score(mean_model(models));
+  point.accuracy = score.accuracy;
+  point.loss = score.loss;
+  return point;
+}
+
+std::optional<CurvePoint> LiveCurve::take(std::string_view key, std::span<const std::byte> value) {
+  if (key.find("/epoch/") == std::string_view::npos) return {};
+  auto snapshot = decode_snapshot(value);
+  if (!snapshot || snapshot->parameters.size() != task_.shape().parameters()) return {};
+  const std::uint32_t epoch = snapshot->epoch;
+  if (epoch < finished_) return {};
+  std::optional<CurvePoint> done;
+  // Ranks that still count have reported an epoch before any of them can finish the next.
+  if (!open_.empty() && open_.begin()->first < epoch) done = finish(open_.begin()->first);
+  auto& reported = open_[epoch];
+  reported.push_back(std::move(*snapshot));
+  if (reported.size() == task_.options().workers) done = finish(epoch);
+  return done;
+}
+
+std::optional<CurvePoint> LiveCurve::finish(std::uint32_t epoch) {
+  const CurvePoint point = judge_epoch(judge_, open_.at(epoch));
+  open_.erase(open_.begin(), open_.upper_bound(epoch));
+  finished_ = epoch + 1;
+  return point;
+}
+
+Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
+                             const std::map<std::string, Bytes>& published,
+                             std::span<const Rank> lost) {
+  TrainResult result;
+  result.options = task.options();
+  result.run = run;
+  result.params_bytes = task.shape().parameters() * sizeof(float);
+  result.rounds = task.options().epochs * task.rounds_per_epoch();
+  const std::set<Rank> lost_set(lost.begin(), lost.end());
+  result.failed_ranks.assign(lost_set.begin(), lost_set.end());
+  std::vector<Rank> finishers;
+  for (Rank rank = 0; rank < task.options().workers; ++rank) {
+    if (!lost_set.contains(rank)) finishers.push_back(rank);
+  }
+  if (finishers.empty()) return failed("no worker finished the training");
+
+  auto reports = collect_reports(published, finishers, result.rounds);
+  if (!reports) return std::move(reports).error();
+  add_accounts(*reports, result);
+
+  Judge judge(task);
+  for (std::uint32_t epoch = 0; epoch <= task.options().epochs; ++epoch) {
+    if (!has_snapshot(epoch, task.options().epochs)) continue;
+    const auto snapshots =
+        collect_snapshots(published, finishers, epoch, task.shape().parameters());
+    if (!snapshots) return snapshots.error();
+    result.workers.push_back(judge_epoch(judge, *snapshots));
+  }
+  result.baseline =
+      reference_curve(task, 1, [&](const EpochObserver& observer) { train_alone(task, observer); });
+  const std::uint32_t workers = task.options().workers;
+  result.local_only = reference_curve(task, workers, [&](const EpochObserver& observer) {
+    train_with_gossip(task, nobody(workers), observer);
+  });
+  return result;
+}
+
+}  // namespace selmcast

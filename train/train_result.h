@@ -1,0 +1,94 @@
+// The outcome of a training run: assembled from what the ranks published, as JSON and as a table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "base/wire.h"
+#include "train/report.h"
+#include "train/task.h"
+
+namespace selmcast {
+
+/// One point of a curve, on the test set.
+struct CurvePoint {
+  std::uint32_t epoch = 0;
+  std::uint32_t rounds = 0;
+  double seconds = 0.0;      ///< Of training, up to here; of the slowest rank.
+  double accuracy = 0.0;     ///< Of the average of the models.
+  double loss = 0.0;         ///< Of the average of the models.
+  double worker_min = 0.0;   ///< Accuracy of the worst model on its own.
+  double worker_mean = 0.0;  ///< Mean accuracy of the models on their own.
+};
+
+/// How a run is described; given by the command line.
+struct RunDescription {
+  std::string policy;  ///< Every axis written out.
+  std::string transport;
+};
+
+struct TrainResult {
+  TrainOptions options;
+  RunDescription run;
+  std::uint64_t params_bytes = 0;
+  bool verified = false;
+  std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
+  std::uint32_t rounds = 0;
+  double seconds = 0.0;
+  std::uint64_t bytes_on_wire = 0;  ///< All that all ranks sent, control included.
+  std::uint64_t foreign_frames = 0;
+  std::uint64_t repaired_frames = 0;
+  Kbps rate_kbps = 0;                ///< Median planned rate.
+  double receivers_per_round = 0.0;  ///< Mean of the sum over ranks.
+  struct {
+    double min = 0, median = 0, p99 = 0, max = 0;
+  } round_ms;  ///< The slowest rank's of each.
+  std::vector<CurvePoint> workers, baseline, local_only;
+  std::vector<std::string> notices;  ///< Of all ranks, each once.
+
+  /// The last points; present in every assembled result.
+  const CurvePoint& final_workers() const { return workers.back(); }
+  const CurvePoint& final_baseline() const { return baseline.back(); }
+  const CurvePoint& final_local_only() const { return local_only.back(); }
+};
+
+/// Scores one epoch's models. Needs at least one snapshot, of models of the task's size.
+CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots);
+
+/// Follows a run from the keys it publishes ("RANK/TAG", as in LaunchOutcome::results): gives the
+/// curve point of each epoch once, when all workers or the next epoch's first one reported it.
+class LiveCurve {
+ public:
+  explicit LiveCurve(const TrainTask& task) : judge_(task), task_(task) {}
+  /// Other keys, and values that cannot be read, are ignored here: assemble() complains.
+  std::optional<CurvePoint> take(std::string_view key, std::span<const std::byte> value);
+
+ private:
+  std::optional<CurvePoint> finish(std::uint32_t epoch);
+  Judge judge_;
+  const TrainTask& task_;
+  std::map<std::uint32_t, std::vector<Snapshot>> open_;
+  std::uint32_t finished_ = 0;  ///< Epochs below are done.
+};
+
+/// Makes the result from all published keys, and trains the baseline and the workers that never
+/// talk. `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank
+/// that is not lost, malformed, or of another size; no rank finished.
+Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
+                             const std::map<std::string, Bytes>& published,
+                             std::span<const Rank> lost);
+
+/// The document of `selmcast train --json`.
+nlohmann::ordered_json to_json(const TrainResult& result);
+/// A few lines for a person, each ended by a line break.
+std::string to_table(const TrainResult& result);
+
+}  // namespace selmcast

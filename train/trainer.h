@@ -1,0 +1,30 @@
+// One rank's side of data-parallel training over a Worker.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "selmcast/worker.h"
+#include "train/task.h"
+
+namespace selmcast {
+
+/// What the ranks exchange every round.
+enum class Exchange : std::uint8_t {
+  parameters,  ///< A local step, then the models are mixed (mix=average).
+  gradients,   ///< Gradients are mixed, then all take the same step (select=all mix=sgd).
+};
+
+struct TrainerOptions {
+  Exchange exchange = Exchange::parameters;
+  /// Computing takes this many times as long (the rank sleeps); at least 1.
+  double slowdown = 1.0;
+};
+
+/// Trains on the shard of worker.rank(): registers the parameters (or gradients) with the worker,
+/// does every round, and publishes Snapshots (has_snapshot()) and at the end a RankReport.
+/// Does not leave the job. worker.world() must be the task's number of workers. Blocks; errors are
+/// those of the Worker, with this rank and the round.
+Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options);
+
+}  // namespace selmcast

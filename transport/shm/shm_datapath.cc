@@ -1,0 +1,334 @@
+#include <algorithm>
+#include <cstring>
+
+#include "transport/shm/shm_bell.h"
+#include "transport/shm/shm_state.h"
+
+namespace selmcast::shm {
+namespace {
+
+constexpr std::uint32_t kTakesPerRing = 8;  ///< In a row, before the next sender has its turn.
+
+std::uint32_t frames_in(std::uint32_t bytes, std::uint32_t frame_bytes) noexcept {
+  return bytes == 0 ? 1 : (bytes - 1) / frame_bytes + 1;
+}
+
+/// The cut that the record carries: never 0 for a request with bytes, never beyond them.
+std::uint32_t cut_of(const SendRequest& request, std::uint32_t bytes) noexcept {
+  return request.frame_bytes == 0 ? bytes : std::min(request.frame_bytes, bytes);
+}
+
+}  // namespace
+
+PostOutcome ShmTransport::post_sends(std::span<const SendRequest> requests) noexcept {
+  PostOutcome out;
+  for (const SendRequest& request : requests) {
+    Status status = Status::ok;
+    if (sends_count_ == kSendDepth || admit(request, status) == Admission::no_room) {
+      out.state = PostState::backpressure;
+      break;
+    }
+    sends_[(sends_first_ + sends_count_) % kSendDepth] = {request.user, status};
+    ++sends_count_;
+    ++out.accepted;
+  }
+  for (Peer* peer : connected_) {
+    if (!peer->touched) continue;
+    peer->touched = false;
+    ring_bell(peer->segment.header().bell);
+  }
+  return out;
+}
+
+ShmTransport::Admission ShmTransport::admit(const SendRequest& request, Status& status) noexcept {
+  std::uint32_t bytes = 0;
+  status = check(request, bytes);
+  if (status == Status::ok) status = find_targets(request.destination);
+  if (status != Status::ok) return Admission::refused;
+  if (!room_at_all_targets(bytes)) return Admission::no_room;
+  const bool to_group = request.destination.kind == Destination::Kind::group;
+  const std::uint32_t group = to_group ? uses_[request.destination.id].group + 1 : 0;
+  for (Peer* peer : targets_) {
+    if (peer->state == PeerState::open) copy_into(*peer, request, bytes, group);
+  }
+  if (!to_group && targets_.front()->state != PeerState::open) {
+    status = Status::peer_lost;
+    return Admission::refused;
+  }
+  counters_.sent_frames += frames_in(bytes, cut_of(request, bytes));
+  counters_.sent_bytes += bytes;
+  return Admission::sent;
+}
+
+Status ShmTransport::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
+  if (request.slices.size() > kSlicesMax) return Status::oversize;
+  std::uint64_t total = 0;
+  for (const LocalSlice& slice : request.slices) {
+    if (!inside_region(slice)) return Status::not_registered;
+    total += slice.bytes;
+  }
+  const std::uint64_t limit = request.frame_bytes == 0 ? kFrameMax : kRequestMax;
+  if (total > limit || request.frame_bytes > kFrameMax) return Status::oversize;
+  bytes = static_cast<std::uint32_t>(total);
+  return Status::ok;
+}
+
+bool ShmTransport::inside_region(const LocalSlice& slice) const noexcept {
+  if (slice.region >= regions_.size()) return false;
+  // As integers: pointers into different objects have no defined order.
+  const auto region = regions_[slice.region];
+  const auto begin = reinterpret_cast<std::uintptr_t>(region.data());
+  const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
+  return at >= begin && at - begin <= region.size() &&
+         slice.bytes <= region.size() - (at - begin) && !region.empty();
+}
+
+Status ShmTransport::find_targets(const Destination& to) noexcept {
+  targets_.clear();
+  const auto closed = [](Peer& peer) {
+    // Acquire: see `state` in shm_layout.h.
+    return peer.segment.header().state.load(std::memory_order_acquire) == OwnerState::closed;
+  };
+  if (to.kind == Destination::Kind::endpoint) {
+    if (to.id >= peers_.size() || peers_[to.id] == nullptr) return Status::closed;
+    Peer& peer = *peers_[to.id];
+    if (peer.state == PeerState::closed) return Status::closed;
+    if (peer.state != PeerState::open) return Status::peer_lost;
+    if (closed(peer)) return Status::closed;
+    targets_.push_back(&peer);
+    return Status::ok;
+  }
+  if (to.id >= uses_.size() || !uses_[to.id].open) return Status::closed;
+  GroupUse& use = uses_[to.id];
+  for (Peer* peer : connected_) {
+    if (peer->state != PeerState::open || peer->rank == segment_.address.rank) continue;
+    if (is_member(use, *peer) && !closed(*peer)) targets_.push_back(peer);
+  }
+  return Status::ok;
+}
+
+bool ShmTransport::is_member(GroupUse& use, const Peer& peer) const noexcept {
+  const SegmentHeader& header = peer.segment.header();
+  MemberCache& cache = use.peers[peer.id];
+  // Acquire: pairs with the fetch_add in publish_groups(); the slots below are of this version or
+  // newer, and if newer the next post sees another version and looks again.
+  const std::uint32_t version = header.group_version.load(std::memory_order_acquire);
+  if (cache.known && cache.version == version) return cache.member;
+  const auto used = std::min(header.groups_used.load(std::memory_order_relaxed), kGroupSlots);
+  bool member = false;
+  for (std::uint32_t slot = 0; slot < used && !member; ++slot) {
+    member = header.groups[slot].load(std::memory_order_relaxed) == use.group + 1;
+  }
+  cache = {version, true, member};
+  return member;
+}
+
+bool ShmTransport::room_at_all_targets(std::uint32_t bytes) noexcept {
+  for (Peer* peer : targets_) {
+    const bool room = peer->ring.has_room(bytes);
+    if (peer->ring.corrupt()) {
+      give_up(*peer);
+      last_loss_ = "its ring's index makes no sense";
+      continue;
+    }
+    if (peer->blocked) {
+      peer->blocked = false;
+      --blocked_;
+    }
+    if (room) continue;
+    peer->blocked = true;
+    ++blocked_;
+    peer->room_for = bytes;
+    peer->ring.want_room();
+    return false;
+  }
+  return true;
+}
+
+void ShmTransport::copy_into(Peer& peer, const SendRequest& request, std::uint32_t bytes,
+                             std::uint32_t group) noexcept {
+  std::byte* at = peer.ring.begin(bytes, cut_of(request, bytes), group);
+  for (const LocalSlice& slice : request.slices) {
+    if (slice.bytes == 0) continue;
+    std::memcpy(at, slice.data, slice.bytes);
+    at += slice.bytes;
+  }
+  peer.ring.commit();
+  peer.touched = true;
+}
+
+PostOutcome ShmTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
+  for (const ReceiveRequest& request : requests) {
+    const LentRecords::Released released = lent_.give_back(request.token);
+    if (!released.advanced) continue;
+    rings_[released.ring].release_to(released.to);
+    offer_room(released.ring);
+  }
+  return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
+}
+
+std::size_t ShmTransport::poll(std::span<Completion> out) noexcept {
+  std::size_t count = take_sends(out);
+  look_at_peers(clock_.now());
+  count += take_receives(out.subspan(count));
+  if (dying_ > 0) count += take_losses(out.subspan(count));
+  return count;
+}
+
+std::size_t ShmTransport::take_sends(std::span<Completion> out) noexcept {
+  std::size_t count = 0;
+  for (; count < out.size() && sends_count_ > 0; ++count, --sends_count_) {
+    out[count] = {};
+    out[count].user = sends_[sends_first_].user;
+    out[count].status = sends_[sends_first_].status;
+    sends_first_ = (sends_first_ + 1) % kSendDepth;
+  }
+  return count;
+}
+
+std::size_t ShmTransport::take_receives(std::span<Completion> out) noexcept {
+  std::size_t count = 0;
+  const auto world = static_cast<Rank>(rings_.size());
+  for (Rank i = 0; i < world && count < out.size(); ++i) {
+    const Rank sender = (next_ring_ + i) % world;
+    if (rings_[sender].corrupt()) continue;
+    std::uint32_t takes = 0;
+    while (takes < kTakesPerRing && count < out.size() && take_one(sender, out[count])) {
+      ++count;
+      ++takes;
+    }
+    if (takes < kTakesPerRing) offer_room(sender);
+  }
+  next_ring_ = (next_ring_ + 1) % world;
+  return count;
+}
+
+bool ShmTransport::take_one(Rank sender, Completion& out) noexcept {
+  RingConsumer& ring = rings_[sender];
+  while (!lent_.full()) {
+    Record record;
+    const RingConsumer::Take take = ring.take(record);
+    if (take == RingConsumer::Take::none) return false;
+    if (take == RingConsumer::Take::corrupt) {
+      Peer* peer = peer_of_rank_[sender];
+      if (peer != nullptr && peer->state == PeerState::open) {
+        give_up(*peer);
+        last_loss_ = "it wrote nonsense into its ring";
+      }
+      return false;
+    }
+    const std::uint32_t token = lent_.lend(sender, record.end);
+    if (record.group != 0 && !joined(record.group - 1)) {
+      // Sent before its sender saw that this rank had left.
+      const ReceiveRequest unwanted{token};
+      post_receives({&unwanted, 1});
+      continue;
+    }
+    out = {};
+    out.kind = Completion::Kind::receive;
+    out.token = token;
+    out.bytes = record.bytes;
+    out.frame_bytes = record.frame_bytes;
+    out.data = record.data;
+    counters_.received_frames += frames_in(record.bytes, record.frame_bytes);
+    counters_.received_bytes += record.bytes;
+    return true;
+  }
+  return false;
+}
+
+bool ShmTransport::joined(std::uint32_t group) const noexcept {
+  return std::any_of(joined_.begin(), joined_.end(),
+                     [&](const JoinedGroup& j) { return j.group == group; });
+}
+
+void ShmTransport::offer_room(Rank sender) noexcept {
+  if (!rings_[sender].room_wanted()) return;
+  Peer* peer = peer_of_rank_[sender];
+  if (peer != nullptr && peer->state == PeerState::open) ring_bell(peer->segment.header().bell);
+}
+
+void ShmTransport::give_up(Peer& peer) noexcept {
+  if (peer.blocked) --blocked_;
+  peer.blocked = false;
+  peer.state = PeerState::dying;
+  ++dying_;
+  last_lost_ = peer.rank;
+}
+
+std::size_t ShmTransport::take_losses(std::span<Completion> out) noexcept {
+  std::size_t count = 0;
+  for (Peer* peer : connected_) {
+    if (count == out.size()) break;
+    // What it sent before it died is handed out first.
+    if (peer->state != PeerState::dying || !rings_[peer->rank].empty()) continue;
+    peer->state = PeerState::lost;
+    --dying_;
+    out[count] = {};
+    out[count].kind = Completion::Kind::lost;
+    out[count].status = Status::peer_lost;
+    out[count].user = peer->id;
+    ++count;
+  }
+  return count;
+}
+
+void ShmTransport::look_at_peers(TimePoint now) noexcept {
+  if (now < look_again_) return;
+  look_again_ = now + kLivenessEvery;
+  if (connected_.empty()) return;
+  ::poll(pidfds_.data(), pidfds_.size(), 0);
+  for (std::size_t i = 0; i < connected_.size(); ++i) {
+    Peer& peer = *connected_[i];
+    if (peer.state != PeerState::open) continue;
+    // Acquire, and after the pidfd was read: a process that closed before it ended is not lost.
+    if (peer.segment.header().state.load(std::memory_order_acquire) == OwnerState::closed) {
+      if (peer.blocked) --blocked_;
+      peer.blocked = false;
+      peer.state = PeerState::closed;
+    } else if (pidfds_[i].fd >= 0 && pidfds_[i].revents != 0) {
+      give_up(peer);
+      last_loss_ = "its process ended";
+    }
+  }
+}
+
+bool ShmTransport::work_before_sleep() noexcept {
+  // seq_cst loads throughout: they come after the announcement in sleep_on_bell().
+  if (woken_.load(std::memory_order_seq_cst) || sends_count_ > 0 || dying_ > 0) return true;
+  if (blocked_ > 0) {
+    for (Peer* peer : connected_) {
+      if (!peer->blocked || !peer->ring.has_room_before_sleep(peer->room_for)) continue;
+      // Said once: a caller that posts no more must not be kept awake.
+      peer->blocked = false;
+      --blocked_;
+      return true;
+    }
+  }
+  if (lent_.full()) return false;
+  return std::any_of(rings_.begin(), rings_.end(),
+                     [](const RingConsumer& ring) { return !ring.empty_before_sleep(); });
+}
+
+void ShmTransport::wait(Duration at_most) noexcept {
+  const TimePoint start = clock_.now();
+  TimePoint now = start;
+  while (true) {
+    look_at_peers(now);
+    const Duration left = at_most - (now - start);
+    const Duration slice = std::min(std::max(left, Duration::zero()), kLivenessEvery);
+    if (sleep_on_bell(segment_.header().bell, slice, [this] { return work_before_sleep(); })) break;
+    now = clock_.now();
+    if (now - start >= at_most) break;
+  }
+  // Acquire: what the caller of wake() wrote before is visible after wait().
+  woken_.exchange(false, std::memory_order_acquire);
+}
+
+void ShmTransport::wake() noexcept {
+  // seq_cst: pairs with the load in work_before_sleep().
+  woken_.store(true, std::memory_order_seq_cst);
+  ring_bell(segment_.header().bell);
+}
+
+}  // namespace selmcast::shm

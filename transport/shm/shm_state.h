@@ -1,0 +1,137 @@
+// The class behind open_shm(); set-up in shm_transport.cc, data path in shm_datapath.cc.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "transport/shm/shm_ring.h"
+#include "transport/shm/shm_segment.h"
+#include "transport/transport.h"
+
+namespace selmcast::shm {
+
+inline constexpr std::uint32_t kSendDepth = 256;
+inline constexpr std::uint32_t kReceiveSlots = 1024;
+inline constexpr std::uint32_t kSlicesMax = 64;
+/// How often peers are looked at: what a death costs to be noticed, at most, in poll() or wait().
+inline constexpr Duration kLivenessEvery = std::chrono::milliseconds(5);
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(OwnSegment segment, std::uint32_t world);
+  ~ShmTransport() override;
+
+  const Capabilities& capabilities() const noexcept override { return capabilities_; }
+  PeerAddress address() const override { return encode_address(segment_.address); }
+  Result<Region> register_memory(std::span<const std::byte> memory) override;
+  Result<Endpoint> connect(const PeerAddress& peer) override;
+  Result<Membership> join(GroupAddress group, JoinAs as) override;
+
+  PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
+  PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
+  std::size_t poll(std::span<Completion> out) noexcept override;
+  void wait(Duration at_most) noexcept override;
+  void wake() noexcept override;
+
+  TransportCounters counters() const noexcept override { return counters_; }
+  std::string last_error() const override;
+
+ protected:
+  void release(detail::HandleKind kind, std::uint32_t id) noexcept override;
+
+ private:
+  enum class PeerState : std::uint8_t { open, closed, dying, lost };
+  struct Peer {
+    PeerSegment segment;
+    RingProducer ring;
+    EndpointId id = 0;
+    Rank rank = 0;
+    PeerState state = PeerState::open;
+    bool touched = false;        ///< Its bell is due at the end of the post.
+    std::uint32_t room_for = 0;  ///< Bytes of the request that found no room; valid with `blocked`.
+    bool blocked = false;
+  };
+  /// What a membership remembers of one peer, so that a post costs one load per peer.
+  struct MemberCache {
+    std::uint32_t version = 0;
+    bool known = false;
+    bool member = false;
+  };
+  struct GroupUse {
+    std::uint32_t group = 0;
+    JoinAs as = JoinAs::receiver;
+    bool open = false;
+    std::vector<MemberCache> peers;  ///< By EndpointId.
+  };
+  struct JoinedGroup {
+    std::uint32_t group = 0;
+    std::uint32_t uses = 0;
+    std::uint32_t slot = 0;  ///< In the segment header.
+  };
+  enum class Admission : std::uint8_t { sent, refused, no_room };
+
+  // shm_transport.cc
+  void publish_groups() noexcept;
+  void leave(GroupUse& use) noexcept;
+  void disconnect(EndpointId id) noexcept;
+
+  // shm_datapath.cc
+  Admission admit(const SendRequest& request, Status& status) noexcept;
+  Status check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
+  bool inside_region(const LocalSlice& slice) const noexcept;
+  Status find_targets(const Destination& to) noexcept;
+  bool is_member(GroupUse& use, const Peer& peer) const noexcept;
+  bool room_at_all_targets(std::uint32_t bytes) noexcept;
+  static void copy_into(Peer& peer, const SendRequest& request, std::uint32_t bytes,
+                        std::uint32_t group) noexcept;
+  std::size_t take_sends(std::span<Completion> out) noexcept;
+  std::size_t take_losses(std::span<Completion> out) noexcept;
+  std::size_t take_receives(std::span<Completion> out) noexcept;
+  bool take_one(Rank sender, Completion& out) noexcept;
+  bool joined(std::uint32_t group) const noexcept;
+  void offer_room(Rank sender) noexcept;
+  void give_up(Peer& peer) noexcept;
+  void look_at_peers(TimePoint now) noexcept;
+  bool work_before_sleep() noexcept;
+
+  SteadyClock clock_;
+  OwnSegment segment_;
+  Capabilities capabilities_;
+  TransportCounters counters_;
+
+  std::vector<std::span<const std::byte>> regions_;  ///< By RegionId; empty data when released.
+  std::vector<std::unique_ptr<Peer>> peers_;         ///< By EndpointId; null when released.
+  std::vector<Peer*> connected_;                     ///< Those not null.
+  std::vector<pollfd> pidfds_;                       ///< Parallel to connected_.
+  std::vector<Peer*> peer_of_rank_;
+  std::vector<GroupUse> uses_;  ///< By MembershipId.
+  std::vector<JoinedGroup> joined_;
+
+  std::vector<RingConsumer> rings_;  ///< By sender's rank.
+  LentRecords lent_;
+  std::vector<Peer*> targets_;  ///< Of the request being posted; capacity reserved at set-up.
+
+  struct SendDone {
+    std::uint64_t user = 0;
+    Status status = Status::ok;
+  };
+  std::vector<SendDone> sends_;  ///< Ring of kSendDepth.
+  std::uint32_t sends_first_ = 0;
+  std::uint32_t sends_count_ = 0;
+
+  Rank next_ring_ = 0;  ///< Where the next poll starts: no sender starves another.
+  std::uint32_t dying_ = 0;
+  std::uint32_t blocked_ = 0;
+  Rank last_lost_ = 0;
+  const char* last_loss_ = nullptr;  ///< Why; null when none was lost.
+  TimePoint look_again_{};
+  std::atomic<bool> woken_{false};
+};
+
+}  // namespace selmcast::shm

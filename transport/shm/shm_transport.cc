@@ -1,0 +1,206 @@
+#include "transport/shm/shm_transport.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "transport/shm/shm_bell.h"
+#include "transport/shm/shm_state.h"
+
+namespace selmcast {
+namespace shm {
+namespace {
+
+/// Nobody loses frames for want of room here: a full ring is backpressure at its sender.
+constexpr std::uint64_t kNoWindowLimit = 1ULL << 40U;
+
+Capabilities shm_capabilities() noexcept {
+  Capabilities out;
+  out.name = "shm";
+  out.max_frame_bytes = kFrameMax;
+  out.max_request_bytes = kRequestMax;
+  out.max_request_slices = kSlicesMax;
+  out.send_depth = kSendDepth;
+  out.receive_buffers = kReceiveSlots;
+  out.receive_window_bytes = kNoWindowLimit;
+  return out;
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
+    : segment_(std::move(segment)),
+      capabilities_(shm_capabilities()),
+      peer_of_rank_(world, nullptr),
+      lent_(world, kReceiveSlots),
+      sends_(kSendDepth) {
+  rings_.reserve(world);
+  for (Rank sender = 0; sender < world; ++sender) {
+    rings_.emplace_back(&segment_.control(sender), segment_.ring(sender),
+                        segment_.address.ring_bytes);
+  }
+}
+
+ShmTransport::~ShmTransport() {
+  // A forked child must not say goodbye in its parent's name (and has no mapping to say it in).
+  if (segment_.address.pid != static_cast<std::uint32_t>(::getpid())) return;
+  for (EndpointId id = 0; id < peers_.size(); ++id) disconnect(id);
+  // Release: peers load acquire; see shm_layout.h.
+  segment_.header().state.store(OwnerState::closed, std::memory_order_release);
+}
+
+Result<Region> ShmTransport::register_memory(std::span<const std::byte> memory) {
+  if (memory.data() == nullptr || memory.empty()) {
+    return bad_input("shm: register_memory needs at least one byte");
+  }
+  regions_.push_back(memory);
+  return Region(this, static_cast<RegionId>(regions_.size() - 1));
+}
+
+Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
+  const auto decoded = decode_address(address);
+  if (!decoded) return decoded.error();
+  auto mapped = map_peer(segment_.address, *decoded);
+  if (!mapped) return mapped.error();
+  const std::string name = "shm: rank " + std::to_string(decoded->rank);
+  if (peer_of_rank_[decoded->rank] != nullptr) return bad_input(name + " is already connected");
+  if (rings_[decoded->rank].corrupt()) return failed(name + " has written nonsense into its ring");
+
+  RingControl& control = mapped->control(segment_.address.rank);
+  std::uint64_t nobody = 0;
+  // Acquire: pairs with the release in disconnect(), the last producer's tail is visible.
+  if (!control.owner.compare_exchange_strong(nobody, segment_.address.nonce,
+                                             std::memory_order_acquire)) {
+    return bad_input(name + " already hears another process as rank " +
+                     std::to_string(segment_.address.rank) + "; give every worker its own rank");
+  }
+  auto peer = std::make_unique<Peer>();
+  peer->ring = RingProducer(&control, mapped->ring.data(), decoded->ring_bytes);
+  peer->segment = std::move(*mapped);
+  peer->rank = decoded->rank;
+  peer->id = static_cast<EndpointId>(peers_.size());
+  if (peer->ring.corrupt()) {
+    control.owner.store(0, std::memory_order_release);
+    return failed(name + " has written nonsense into its ring");
+  }
+  pidfds_.push_back({peer->segment.pidfd.get(), POLLIN, 0});
+  connected_.push_back(peer.get());
+  targets_.reserve(connected_.size());
+  peer_of_rank_[peer->rank] = peer.get();
+  peers_.push_back(std::move(peer));
+  for (GroupUse& use : uses_) use.peers.resize(peers_.size());
+  return Endpoint(this, static_cast<EndpointId>(peers_.size() - 1));
+}
+
+Result<Membership> ShmTransport::join(GroupAddress group, JoinAs as) {
+  if (group.index == ~0U) return bad_input("shm: group index 4294967295 is not allowed");
+  if (as == JoinAs::receiver) {
+    auto found = std::find_if(joined_.begin(), joined_.end(),
+                              [&](const JoinedGroup& j) { return j.group == group.index; });
+    if (found == joined_.end()) {
+      std::uint32_t slot = 0;
+      while (std::any_of(joined_.begin(), joined_.end(),
+                         [&](const JoinedGroup& j) { return j.slot == slot; })) {
+        ++slot;
+      }
+      if (slot >= kGroupSlots) {
+        return bad_input("shm: a rank can be in " + std::to_string(kGroupSlots) +
+                         " groups at once; group " + std::to_string(group.index) +
+                         " is one too many");
+      }
+      joined_.push_back({group.index, 0, slot});
+      found = joined_.end() - 1;
+    }
+    ++found->uses;
+    publish_groups();
+  }
+  uses_.push_back({group.index, as, true, std::vector<MemberCache>(peers_.size())});
+  return Membership(this, static_cast<MembershipId>(uses_.size() - 1));
+}
+
+void ShmTransport::publish_groups() noexcept {
+  SegmentHeader& header = segment_.header();
+  std::uint32_t used = 0;
+  for (const JoinedGroup& j : joined_) used = std::max(used, j.slot + 1);
+  for (std::uint32_t slot = 0; slot < kGroupSlots; ++slot) {
+    const auto found = std::find_if(joined_.begin(), joined_.end(),
+                                    [&](const JoinedGroup& j) { return j.slot == slot; });
+    // Relaxed, as the next: published by group_version below.
+    header.groups[slot].store(found == joined_.end() ? 0 : found->group + 1,
+                              std::memory_order_relaxed);
+  }
+  header.groups_used.store(used, std::memory_order_relaxed);
+  // seq_cst: senders load it acquire in is_member() and then see the slots.
+  header.group_version.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void ShmTransport::leave(GroupUse& use) noexcept {
+  if (!use.open) return;
+  use.open = false;
+  if (use.as == JoinAs::send_only) return;
+  const auto found = std::find_if(joined_.begin(), joined_.end(),
+                                  [&](const JoinedGroup& j) { return j.group == use.group; });
+  if (found == joined_.end() || --found->uses > 0) return;
+  joined_.erase(found);
+  publish_groups();
+}
+
+void ShmTransport::disconnect(EndpointId id) noexcept {
+  Peer* peer = peers_[id].get();
+  if (peer == nullptr) return;
+  if (peer->blocked) --blocked_;
+  if (peer->state == PeerState::dying) --dying_;
+  const auto at = std::find(connected_.begin(), connected_.end(), peer) - connected_.begin();
+  connected_.erase(connected_.begin() + at);
+  pidfds_.erase(pidfds_.begin() + at);
+  peer_of_rank_[peer->rank] = nullptr;
+  // Release: pairs with the acquire of the next owner in connect().
+  peer->segment.control(segment_.address.rank).owner.store(0, std::memory_order_release);
+  peers_[id].reset();
+}
+
+void ShmTransport::release(detail::HandleKind kind, std::uint32_t id) noexcept {
+  switch (kind) {
+    case detail::HandleKind::region:
+      regions_[id] = {};
+      break;
+    case detail::HandleKind::endpoint:
+      disconnect(id);
+      break;
+    case detail::HandleKind::membership:
+      leave(uses_[id]);
+      break;
+  }
+}
+
+std::string ShmTransport::last_error() const {
+  if (last_loss_ == nullptr) return {};
+  return "shm: rank " + std::to_string(last_lost_) + " was lost: " + last_loss_;
+}
+
+}  // namespace shm
+
+Result<std::unique_ptr<Transport>> open_shm(const TransportConfig& config,
+                                            const ShmOptions& options) {
+  if (config.world == 0 || config.world > shm::kWorldMax) {
+    return bad_input("shm: world size " + std::to_string(config.world) + ": 1 to " +
+                     std::to_string(shm::kWorldMax) + " ranks are allowed on one host");
+  }
+  if (config.rank >= config.world) {
+    return bad_input("shm: rank " + std::to_string(config.rank) +
+                     " is out of range: ranks are 0 to " + std::to_string(config.world - 1));
+  }
+  const std::uint32_t ring = options.ring_bytes;
+  if (ring < shm::kRingBytesMin || ring > shm::kRingBytesMax || (ring & (ring - 1)) != 0) {
+    return bad_input("shm: rings of " + std::to_string(ring) + " bytes: a power of two from " +
+                     std::to_string(shm::kRingBytesMin) + " to " +
+                     std::to_string(shm::kRingBytesMax) + " is allowed");
+  }
+  auto segment = shm::create_segment(config.job, config.rank, config.world, ring);
+  if (!segment) return segment.error();
+  return std::unique_ptr<Transport>(
+      std::make_unique<shm::ShmTransport>(std::move(*segment), config.world));
+}
+
+}  // namespace selmcast

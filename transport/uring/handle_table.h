@@ -1,0 +1,61 @@
+// Objects named by 32-bit ids that stay invalid after their object is gone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace selmcast::uring {
+
+/// Values in numbered places; an id is the place (low 16 bits) and the place's generation (high 16
+/// bits, never 0), which changes whenever the place is freed. An id of a freed value is thus not
+/// found until its place was reused 65 535 times. One thread.
+template <class T>
+class HandleTable {
+ public:
+  static constexpr std::size_t kPlaces = 1U << 16U;
+
+  /// The new value's id, never 0; nothing when the table is full. May allocate.
+  std::optional<std::uint32_t> insert(T value) {
+    if (free_.empty()) {
+      if (places_.size() == kPlaces) return std::nullopt;
+      places_.emplace_back();
+      free_.reserve(places_.capacity());
+      free_.push_back(static_cast<std::uint32_t>(places_.size() - 1));
+    }
+    const std::uint32_t at = free_.back();
+    free_.pop_back();
+    places_[at].value = std::move(value);
+    return (std::uint32_t{places_[at].generation} << 16U) | at;
+  }
+
+  /// The value, or nullptr for an id that was freed or never given out. Stays valid until the next
+  /// insert().
+  const T* find(std::uint32_t id) const noexcept {
+    const std::uint32_t at = id & 0xFFFFU;
+    if (at >= places_.size() || places_[at].generation != id >> 16U) return nullptr;
+    return places_[at].value ? &*places_[at].value : nullptr;
+  }
+
+  /// Takes the value out; nothing for an id that find() would not find. Does not allocate.
+  std::optional<T> erase(std::uint32_t id) noexcept {
+    if (find(id) == nullptr) return std::nullopt;
+    Place& place = places_[id & 0xFFFFU];
+    std::optional<T> out = std::move(place.value);
+    place.value.reset();
+    if (++place.generation == 0) place.generation = 1;
+    free_.push_back(id & 0xFFFFU);
+    return out;
+  }
+
+ private:
+  struct Place {
+    std::optional<T> value;
+    std::uint16_t generation = 1;
+  };
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace selmcast::uring
