@@ -25,8 +25,9 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command.add_option("--transport", o.transport, "auto, shm, uring or sim")->capture_default_str();
-  command.add_option("--links", o.links_file, "JSON file with tx_kbps and rx_kbps of each rank; "
-                                              "without it the links are probed");
+  command.add_option("--links", o.links_file,
+                     "JSON file with tx_kbps and rx_kbps of each rank; "
+                     "without it the links are probed");
   command.add_option("--init", o.init, "seed:S fills the parameters with a stated pattern");
   command.add_option("--dump", o.dump_folder, "Folder for rank-I.f32, the final parameters");
   command.add_option("--seed", o.seed, "Seed of random selections and injected loss")
@@ -42,10 +43,13 @@ void add_run_options(CLI::App& command, RunOptions& o) {
 }
 
 std::vector<std::string> as_arguments(const RunOptions& o) {
-  std::vector<std::string> out{"--rounds", std::to_string(o.rounds), "--policy", o.policy,
-                               "--transport", o.transport, "--seed", std::to_string(o.seed),
-                               "--timeout", std::to_string(o.timeout_s), "--loss",
-                               std::to_string(o.loss), "--mtu", std::to_string(o.mtu)};
+  std::vector<std::string> out{"--rounds",    std::to_string(o.rounds),
+                               "--policy",    o.policy,
+                               "--transport", o.transport,
+                               "--seed",      std::to_string(o.seed),
+                               "--timeout",   std::to_string(o.timeout_s),
+                               "--loss",      std::to_string(o.loss),
+                               "--mtu",       std::to_string(o.mtu)};
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
     out.emplace_back(name);
@@ -152,7 +156,8 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
   if (o.dump_folder.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(o.dump_folder, error);
-  if (error) return bad_input("--dump: cannot make folder " + o.dump_folder + ": " + error.message());
+  if (error)
+    return bad_input("--dump: cannot make folder " + o.dump_folder + ": " + error.message());
   return {};
 }
 

@@ -13,13 +13,13 @@ namespace selmcast {
 
 struct RunOptions {
   std::uint32_t rounds = 10;
-  std::string params_file;          ///< --params; one of these three says what is synchronised.
-  std::string model;                ///< --model
-  std::uint64_t params_bytes = 0;   ///< --params-bytes
+  std::string params_file;         ///< --params; one of these three says what is synchronised.
+  std::string model;               ///< --model
+  std::uint64_t params_bytes = 0;  ///< --params-bytes
   std::string policy = "select=selmcast:3 pace=bsp mix=average";
   std::string transport = "auto";
   std::string links_file;
-  std::string init;                 ///< seed:S
+  std::string init;  ///< seed:S
   std::string dump_folder;
   std::uint64_t seed = 1;
   double timeout_s = 10.0;

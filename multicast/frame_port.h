@@ -17,8 +17,8 @@ namespace selmcast {
 
 /// Frame bytes (header and payload) handed to the transport since the port was made.
 struct PortCounters {
-  std::uint64_t first_bytes = 0;    ///< First transmissions by the planned way.
-  std::uint64_t patch_bytes = 0;    ///< First transmissions that patch a ring plan.
+  std::uint64_t first_bytes = 0;  ///< First transmissions by the planned way.
+  std::uint64_t patch_bytes = 0;  ///< First transmissions that patch a ring plan.
   std::uint64_t repair_bytes = 0;
   std::uint64_t control_bytes = 0;
   std::uint64_t repaired_frames = 0;
@@ -32,7 +32,7 @@ struct FrameRun {
   std::uint16_t stream = 0;
   std::uint16_t flags = 0;
   std::uint32_t first = 0;
-  std::uint32_t count = 0;  ///< At most StreamShape::chunk_frames.
+  std::uint32_t count = 0;          ///< At most StreamShape::chunk_frames.
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
 };

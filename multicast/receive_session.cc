@@ -11,7 +11,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr Duration kBackoff = microseconds(300);    // At least; twice that at most.
+constexpr Duration kBackoff = microseconds(300);  // At least; twice that at most.
 constexpr Duration kPatienceFirst = milliseconds(10);
 constexpr Duration kPatienceMax = milliseconds(200);
 constexpr Duration kCreditRepeat = milliseconds(20);  // Until the first frame: credit may be lost.
@@ -40,9 +40,8 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
   unsettled_ = 0;
-  const std::uint64_t share =
-      settings_.window_bytes / std::max<std::size_t>(senders.size(), 1) /
-      (settings_.shape.frame_payload + kFrameHeaderBytes);
+  const std::uint64_t share = settings_.window_bytes / std::max<std::size_t>(senders.size(), 1) /
+                              (settings_.shape.frame_payload + kFrameHeaderBytes);
   window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
@@ -169,9 +168,8 @@ void ReceiveSession::notice_gaps(Source& source, TimePoint now) noexcept {
 void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept {
   std::array<NackRange, kRangesMax> ranges;
   const std::uint32_t end = known_end(source);
-  const std::size_t count =
-      all ? source.bitmap.gaps_below(end, ranges)
-          : source.bitmap.gaps_between(source.nacked_end, end, ranges);
+  const std::size_t count = all ? source.bitmap.gaps_below(end, ranges)
+                                : source.bitmap.gaps_between(source.nacked_end, end, ranges);
   source.nack_at = kNever;
   if (count == 0) {
     source.nacked_end = std::max(source.nacked_end, end);
@@ -198,7 +196,8 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
 }
 
 void ReceiveSession::try_complete(Source& source) noexcept {
-  if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing) return;
+  if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing)
+    return;
   if (source.digest != source.tail_digest) mismatch_ = source.rank;
   settle(source, SenderState::complete);
   send_ack(source.rank, epoch_, round_, false);
@@ -241,8 +240,8 @@ void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::
   }
   if (source == nullptr || source->state != SenderState::hearing) return answer_old_tail(header);
   const auto& shape = settings_.shape;
-  source->tail_end = std::max(source->tail_end,
-                              std::min(shape.frame_at(header.offset), shape.frames()));
+  source->tail_end =
+      std::max(source->tail_end, std::min(shape.frame_at(header.offset), shape.frames()));
   if ((header.flags & frame_flag::kFinal) != 0) {
     source->tail_final = true;
     source->tail_digest = load_le<std::uint64_t>(payload.data());

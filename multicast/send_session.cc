@@ -97,7 +97,8 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
   const auto& shape = settings_.shape;
   const std::uint32_t frames = std::min(shape.frame_at(header.offset), shape.frames());
-  // Credit may come before begin() and is kept until then; that of an older round is a sign of life.
+  // Credit may come before begin() and is kept until then; that of an older round is a sign of
+  // life.
   if (header.round < peer.credit_round) return;
   if (header.round == peer.credit_round && frames <= peer.credit_frames) return;
   peer.credit_round = header.round;
@@ -191,10 +192,9 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     const auto run = lane.repairs.take(settings_.shape.chunk_frames);
     if (!run) break;
     if (!run->several && settled(peers_[run->receiver].state)) continue;
-    const Destination to =
-        run->several ? lane.spec->destination : port_.destination(run->receiver);
-    const FrameRun frames{epoch_,     round_, 0, frame_flag::kRepair, run->first, run->count,
-                          data_,      region_};
+    const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
+    const FrameRun frames{epoch_,     round_,     0,     frame_flag::kRepair,
+                          run->first, run->count, data_, region_};
     port_.send_frames(to, settings_.shape, frames);
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair = std::max(lane.next_repair, now - kCatchUp) + wire_time(run->count) * share;
@@ -249,11 +249,11 @@ void SendSession::check_deadlines(TimePoint now) noexcept {
     for (const Rank rank : lanes_[l].spec->receivers) {
       auto& peer = peers_[rank];
       if (settled(peer.state)) continue;
-      const TimePoint expires = std::min(peer.last_heard + settings_.timeout,
-                                         peer.last_progress + 2 * settings_.timeout);
+      const TimePoint expires =
+          std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
       if (expires <= now) {
-        port_.send_control(rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_},
-                           {});
+        port_.send_control(
+            rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_}, {});
         settle(rank, ReceiverState::evicted);
       } else {
         wake_at(expires);

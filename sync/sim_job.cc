@@ -54,7 +54,9 @@ SimJob::SimJob(SimJobConfig config, std::vector<std::vector<float>>& parameters)
 
 SimJob::~SimJob() = default;
 
-SimNetwork& SimJob::network() noexcept { return state_->network; }
+SimNetwork& SimJob::network() noexcept {
+  return state_->network;
+}
 
 void SimJob::at(TimePoint at, std::function<void(SimJob&)> action) {
   state_->actions.emplace(at, std::move(action));

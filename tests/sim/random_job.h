@@ -120,8 +120,8 @@ inline Drawn draw(std::uint64_t seed) {
   const auto moment = [&] { return TimePoint(microseconds(rng.below(40'000))); };
   if (rng.below(3) == 0) {
     for (std::uint64_t kill = 1 + rng.below(2); kill > 0; --kill) {
-      job.kills.push_back({static_cast<Rank>(rng.below(ranks)), moment(),
-                           microseconds(rng.below(50'000))});
+      job.kills.push_back(
+          {static_cast<Rank>(rng.below(ranks)), moment(), microseconds(rng.below(50'000))});
     }
   }
   if (rng.below(4) == 0) {

@@ -14,7 +14,8 @@ TEST(TenThousandJobs, KeepTheRules) {
               static_cast<unsigned long long>(kFirst + kJobs - 1));
   for (std::uint64_t seed = kFirst; seed < kFirst + kJobs; ++seed) {
     ASSERT_EQ(testing_jobs::play(seed).broken, "") << "SELMCAST_SEED=" << seed;
-    if (seed % 1000 == 999) std::printf("%llu done\n", static_cast<unsigned long long>(seed - kFirst + 1));
+    if (seed % 1000 == 999)
+      std::printf("%llu done\n", static_cast<unsigned long long>(seed - kFirst + 1));
   }
 }
 

@@ -1,10 +1,10 @@
 // Seeded jobs with random policies, links and faults. A failure prints its seed; run it alone with
 //   SELMCAST_SEED=<seed> test_sim --gtest_filter=RandomJobs.KeepTheRules
+#include "tests/sim/random_job.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-
-#include "tests/sim/random_job.h"
 
 namespace selmcast {
 namespace {
