@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 constexpr Duration kBackoff = microseconds(300);  // At least; twice that at most.
 constexpr Duration kPatienceFirst = milliseconds(10);
 constexpr Duration kPatienceMax = milliseconds(200);
-constexpr Duration kCreditRepeat = milliseconds(20);  // Until the first frame: credit may be lost.
+// Credit is repeated after so long a silence: it may have been lost, and the answer shows life.
+constexpr Duration kCreditRepeat = milliseconds(20);
 constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 }  // namespace
 
@@ -40,8 +41,10 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
   unsettled_ = 0;
-  const std::uint64_t share = settings_.window_bytes / std::max<std::size_t>(senders.size(), 1) /
-                              (settings_.shape.frame_payload + kFrameHeaderBytes);
+  const std::uint64_t share =
+      std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders.size(), 1),
+                              settings_.sender_window_bytes) /
+      (settings_.shape.frame_payload + kFrameHeaderBytes);
   window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
@@ -80,7 +83,10 @@ Rank ReceiveSession::first_unsettled() const noexcept {
 }
 
 void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
-  if (Source* source = source_of(from)) source->last_heard = now;
+  Source* source = source_of(from);
+  if (source == nullptr) return;
+  source->last_heard = now;
+  source->next_credit = now + kCreditRepeat;
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
@@ -220,9 +226,10 @@ void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
              gave_up_round_[header.sender] == header.round + 1);
     return;
   }
-  // The sender is ahead of us and asks whether we live; credit without bytes says so.
-  port_.send_control(header.sender,
-                     FrameHeader{.kind = FrameKind::credit, .epoch = epoch_, .round = round_}, {});
+  // The sender is ahead of us and asks whether we live.
+  port_.send_control(
+      header.sender,
+      FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
 }
 
 void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,
@@ -266,8 +273,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
   for (std::size_t s = 0; s < source_count_; ++s) {
     auto& source = sources_[s];
     if (source.state != SenderState::hearing) continue;
-    const bool untouched = source.bitmap.horizon() == 0;
-    if (source.credit_due || (untouched && source.next_credit <= now)) grant(source, now);
+    if (source.credit_due || source.next_credit <= now) grant(source, now);
     if (source.nack_at <= now) {
       send_nack(source, false, now);
     } else if (source.again_at <= now) {
@@ -280,8 +286,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
       send_ack(source.rank, epoch_, round_, true);
       continue;
     }
-    wake_at(std::min({source.nack_at, source.again_at, expires}));
-    if (untouched) wake_at(source.next_credit);
+    wake_at(std::min({source.nack_at, source.again_at, expires, source.next_credit}));
     if (source.credit_due) wake_at(now + microseconds(100));
   }
 }

@@ -24,6 +24,7 @@ struct ReceiveSettings {
   StreamShape shape;
   Duration timeout{std::chrono::seconds(10)};
   std::uint64_t window_bytes = 1U << 20U;  ///< May be under way to this rank, all senders together.
+  std::uint64_t sender_window_bytes = 1U << 20U;  ///< And from one sender.
   std::uint32_t senders_max = 1;
   double loss = 0.0;        ///< Share of data frames dropped on purpose.
   std::uint64_t seed = 1;   ///< For back-off and loss.

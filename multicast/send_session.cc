@@ -35,6 +35,7 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
                         const std::byte* data, RegionId region, std::span<const LaneSpec> lanes,
                         Kbps wire_kbps) noexcept {
+  begun_ = true;
   epoch_ = epoch;
   round_ = round;
   data_ = data;
@@ -97,10 +98,17 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
   const auto& shape = settings_.shape;
   const std::uint32_t frames = std::min(shape.frame_at(header.offset), shape.frames());
-  // Credit may come before begin() and is kept until then; that of an older round is a sign of
-  // life.
-  if (header.round < peer.credit_round) return;
-  if (header.round == peer.credit_round && frames <= peer.credit_frames) return;
+  const bool ahead = !begun_ || header.round > round_;
+  const bool news = header.round > peer.credit_round ||
+                    (header.round == peer.credit_round && frames > peer.credit_frames);
+  if (ahead || !news) {
+    // The receiver waits and asks: it must not take this rank for dead.
+    port_.send_control(
+        header.sender,
+        FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
+  }
+  if (!news) return;
+  // Credit that comes before begin() is kept until its round.
   peer.credit_round = header.round;
   peer.credit_frames = frames;
   if (header.round != round_ || settled(peer.state)) return;

@@ -107,6 +107,7 @@ class SendSession {
 
   FramePort& port_;
   SendSettings settings_;
+  bool begun_ = false;
   std::uint32_t epoch_ = 0, round_ = 0;
   const std::byte* data_ = nullptr;
   RegionId region_ = 0;

@@ -219,8 +219,8 @@ Result<void> Engine::prepare(EpochState& epoch) {
                            static_cast<std::uint32_t>(lanes_max)});
   epoch.receiver = std::make_unique<ReceiveSession>(
       *port_, ReceiveSettings{shape_, config_.timeout, caps.receive_window_bytes,
-                              static_cast<std::uint32_t>(senders_max), config_.loss,
-                              config_.seed + program.epoch, program.epoch});
+                              caps.sender_window_bytes, static_cast<std::uint32_t>(senders_max),
+                              config_.loss, config_.seed + program.epoch, program.epoch});
   return {};
 }
 

@@ -90,6 +90,8 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
     case FrameKind::tail:
     case FrameKind::evict:
       return epoch->receiver->on_control(header, frame.payload, now);
+    case FrameKind::alive:
+      return;  // heard() above is all it is for.
   }
 }
 

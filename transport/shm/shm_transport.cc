@@ -12,10 +12,7 @@ namespace selmcast {
 namespace shm {
 namespace {
 
-/// Nobody loses frames for want of room here: a full ring is backpressure at its sender.
-constexpr std::uint64_t kNoWindowLimit = 1ULL << 40U;
-
-Capabilities shm_capabilities() noexcept {
+Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noexcept {
   Capabilities out;
   out.name = "shm";
   out.max_frame_bytes = kFrameMax;
@@ -23,7 +20,10 @@ Capabilities shm_capabilities() noexcept {
   out.max_request_slices = kSlicesMax;
   out.send_depth = kSendDepth;
   out.receive_buffers = kReceiveSlots;
-  out.receive_window_bytes = kNoWindowLimit;
+  // A full ring is backpressure at its sender, for all its destinations. A sender that keeps to its
+  // window leaves half of the ring free, so a peer that stopped reading stops nobody.
+  out.sender_window_bytes = ring_bytes / 2;
+  out.receive_window_bytes = out.sender_window_bytes * std::max(world - 1, 1U);
   return out;
 }
 
@@ -31,7 +31,7 @@ Capabilities shm_capabilities() noexcept {
 
 ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
     : segment_(std::move(segment)),
-      capabilities_(shm_capabilities()),
+      capabilities_(shm_capabilities(segment_.address.ring_bytes, world)),
       peer_of_rank_(world, nullptr),
       lent_(world, kReceiveSlots),
       sends_(kSendDepth) {
