@@ -138,12 +138,16 @@ CASES = {
                 "void S::open() {\n  p = std::make_unique<int>(1);\n}\n"
                 "void S::run() {\n  // set-up: once\n  v.reserve(1);\n  v->insert(2);\n"
                 "  bitmap.insert(3);\n}\n",
+                "sync/accumulator_fail.cc": "void f() {\n  if (bad) {\n"
+                "    // failure: the job ends.\n    end(\"x\" +\n        std::to_string(1));\n"
+                "    end(\"x\" +\n        std::to_string(1));\n  }\n}\n",
                 "sync/planner.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
                 "sync/accumulator_sum.cc": "void f(V& v) {\n  free(malloc(1));\n}\n",
                 "tests/x_datapath.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
             },
             {f"transport/x_datapath.cc:{line}" for line in (2, 4, 5, 6, 7, 8, 9, 11, 12)}
-            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/accumulator_sum.cc:2"},
+            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/accumulator_sum.cc:2"}
+            | {"sync/accumulator_fail.cc:7"},
         )
     ],
     "folders": [

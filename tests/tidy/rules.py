@@ -149,24 +149,26 @@ _BANNED = [
     ("leaves the memory order unsaid", r"(?:\.|->)(?:load|test)\s*\(\s*\)"),
 ]
 _BANNED = [(what, re.compile(pattern)) for what, pattern in _BANNED]
-SET_UP = "// set-up:"
+# `// set-up: why` and `// failure: why` mark what the rule does not hold for: what runs before the
+# first round, and what runs once because the job has failed.
+_MARK = re.compile(r"// (?:set-up|failure):")
 
 
 def _marked_lines(text):
-    """Lines that run in set-up only: marked themselves or right below a marking comment, and
-    functions whose signature is marked that way."""
+    """Statements with a mark on their first line or right above it; where that is the signature of
+    a function, the whole function."""
     lines = text.splitlines()
+    code = without_comments(text).splitlines()
     marked = set()
     for number, line in enumerate(lines, 1):
-        if SET_UP not in line:
+        if not _MARK.search(line):
             continue
+        while number < len(lines) and not code[number - 1].strip():
+            number += 1
         marked.add(number)
-        below = number
-        if line.lstrip().startswith("//"):
-            # The rest of the comment, then the first line of code.
-            while below < len(lines) and lines[below].lstrip().startswith("//"):
-                below += 1
-            marked.add(below + 1)
+        while number < len(lines) and not code[number - 1].rstrip().endswith((";", "{", "}")):
+            number += 1
+            marked.add(number)
     for function in functions(text):
         if function.first_line in marked:
             marked.update(range(function.first_line, function.last_line + 1))
@@ -192,7 +194,7 @@ def data_path(tree):
                 if match:
                     yield (
                         f"{path}:{number}: {what} on the data path: {match.group(0)} "
-                        f"({SET_UP} marks what runs in set-up only)"
+                        "(mark with `// set-up: why` what runs in set-up only)"
                     )
 
 
