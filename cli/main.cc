@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/doctor.h"
@@ -32,11 +33,12 @@ std::string command_names(const CLI::App& app) {
 Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
-    return bad_input(std::string(error.what()) + "; allowed: " + command_names(app) +
-                     ", --help, --version");
+    const std::vector<std::string> unknown = app.remaining();
+    const std::string what = unknown.empty() ? "no command" : "unknown command " + unknown.front();
+    return bad_input(what + "; allowed: " + command_names(app) + ", --help, --version");
   }
-  const std::string command = "selmcast " + chosen.back()->get_name();
-  return bad_input(command + ": " + error.what() + "; \"" + command +
+  const std::string command = chosen.back()->get_name();
+  return bad_input(command + ": " + error.what() + "; \"selmcast " + command +
                    " --help\" lists what is allowed");
 }
 

@@ -14,9 +14,8 @@ PROGRAM = os.environ.get("SELMCAST", "build/release/selmcast")
 
 def selmcast(*arguments, **options):
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(
-        [PROGRAM, *arguments], stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, **options
-    )
+    options = {"stdin": subprocess.DEVNULL, "text": True, "timeout": 60, **options}
+    return subprocess.run([PROGRAM, *arguments], check=False, **options)
 
 
 class Usage(unittest.TestCase):

@@ -1,7 +1,8 @@
 // Joins a job of one worker without a store to meet at, which must fail with a clear error: that
 // is enough to need every part of the library.
-#include <cstdio>
 #include <selmcast/worker.h>
+
+#include <cstdio>
 
 int main() {
   selmcast::WorkerConfig config;
