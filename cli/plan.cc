@@ -100,7 +100,13 @@ Result<Json> parse_document(std::string_view text) {
       "forced", "algorithm", "k",       "layout",  "seed",         "round"};
   std::set<std::string> seen;
   std::string twice;
+  constexpr int kDeepest = 4;  // No field goes beyond an array in an array in the object.
+  bool too_deep = false;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kDeepest) {
+      too_deep = true;
+      return false;
+    }
     if (depth == 1 && event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!seen.insert(key).second && twice.empty()) twice = key;
@@ -109,6 +115,10 @@ Result<Json> parse_document(std::string_view text) {
   };
   try {
     auto document = Json::parse(text.begin(), text.end(), watch);
+    if (too_deep) {
+      return bad_input("plan: values are nested deeper than " + std::to_string(kDeepest) +
+                       "; allowed: arrays in arrays");
+    }
     if (!document.is_object()) {
       return Reader::wrong("the document", document, "an object with p, tx_kbps and rx_kbps");
     }
