@@ -77,9 +77,7 @@ Result<void> train(TrainCommand& command) {
   if (!task) return std::move(task).error();
   auto json = JsonOutput::open(command.options.job.json);
   if (!json) return std::move(json).error();
-  const auto policy = parse_policy(command.options.job.policy);
-  if (!policy) return policy.error();
-  for (const auto& notice : policy->notices) {
+  for (const auto& notice : parse_policy(command.options.job.policy)->notices) {
     print_notice(notice);
   }
   auto result = train_processes(command, *task, json->human());
