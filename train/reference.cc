@@ -43,6 +43,7 @@ void gossip(const ReceiverSets& receivers, std::vector<std::vector<float>>& mode
 
 std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const Schedule& schedule,
                                                   const EpochObserver& observer) {
+  const auto rate = static_cast<float>(task.options().learning_rate);
   const std::uint32_t workers = task.options().workers;
   std::vector<std::vector<float>> models(workers, task.initial_parameters());
   std::vector<float> gradient(task.shape().parameters());
@@ -54,7 +55,7 @@ std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const S
     for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r, ++round) {
       for (Rank rank = 0; rank < workers; ++rank) {
         learners[rank].gradient(models[rank], gradient);
-        descend(models[rank], gradient, task.options().learning_rate);
+        descend(models[rank], gradient, rate);
       }
       gossip(schedule(round), models);
     }
@@ -64,6 +65,7 @@ std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const S
 }
 
 std::vector<float> train_with_shared_gradients(const TrainTask& task) {
+  const auto rate = static_cast<float>(task.options().learning_rate);
   const std::uint32_t workers = task.options().workers;
   std::vector<float> model = task.initial_parameters();
   std::vector<std::vector<float>> gradients(workers, std::vector<float>(model.size()));
@@ -73,13 +75,14 @@ std::vector<float> train_with_shared_gradients(const TrainTask& task) {
     for (Learner& learner : learners) learner.start_epoch();
     for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r) {
       for (Rank rank = 0; rank < workers; ++rank) learners[rank].gradient(model, gradients[rank]);
-      descend(model, mean_model(gradients), task.options().learning_rate);
+      descend(model, mean_model(gradients), rate);
     }
   }
   return model;
 }
 
 std::vector<float> train_alone(const TrainTask& task, const EpochObserver& observer) {
+  const auto rate = static_cast<float>(task.options().learning_rate);
   std::vector<std::vector<float>> model{task.initial_parameters()};
   std::vector<float> gradient(model[0].size());
   Learner learner = Learner::baseline(task);
@@ -87,7 +90,7 @@ std::vector<float> train_alone(const TrainTask& task, const EpochObserver& obser
     learner.start_epoch();
     for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r) {
       learner.gradient(model[0], gradient);
-      descend(model[0], gradient, task.options().learning_rate);
+      descend(model[0], gradient, rate);
     }
     if (observer) observer(epoch, model);
   }

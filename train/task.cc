@@ -32,7 +32,7 @@ Result<void> check_options(const TrainOptions& options, std::size_t training_sam
   }
   if (options.epochs < 1) return bad_input("--epochs 0: at least 1");
   if (options.batch < 1) return bad_input("--batch 0: at least 1");
-  if (!(options.learning_rate > 0.0F) || !std::isfinite(options.learning_rate)) {
+  if (!(options.learning_rate > 0.0) || !std::isfinite(options.learning_rate)) {
     return bad_input("--lr: a number above 0 is needed");
   }
   return {};

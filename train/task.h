@@ -18,7 +18,7 @@ struct TrainOptions {
   std::uint32_t workers = 8;
   std::uint32_t epochs = 20;
   std::uint32_t batch = 8;  ///< Samples of one step of one worker.
-  float learning_rate = 0.3F;
+  double learning_rate = 0.3;
   ModelKind model = ModelKind::mlp;
   ShardKind split = ShardKind::skew;
   std::uint64_t seed = 1;

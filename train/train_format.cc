@@ -54,8 +54,8 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
   const CurvePoint& last = result.final_workers();
   return {{"schema", 1},
           {"workers", options.workers},
-          {"transport", result.run.transport},
-          {"policy", result.run.policy},
+          {"transport", result.transport},
+          {"policy", result.policy},
           {"params_bytes", result.params_bytes},
           {"verified", result.verified},
           {"failed_ranks", result.failed_ranks},
@@ -96,9 +96,8 @@ std::string to_table(const TrainResult& result) {
   out += format("%s, %s split, %u workers, %u epochs of %u rounds, batch %u, rate %g, seed %llu\n",
                 to_string(options.model).data(), to_string(options.split).data(), options.workers,
                 options.epochs, result.rounds / options.epochs, options.batch,
-                static_cast<double>(options.learning_rate),
-                static_cast<unsigned long long>(options.seed));
-  out += "policy: " + result.run.policy + "\n\n";
+                options.learning_rate, static_cast<unsigned long long>(options.seed));
+  out += "policy: " + result.policy + "\ntransport: " + result.transport + "\n\n";
   out += "                                        accuracy   to single process\n";
   const auto row = [&](const char* name, double accuracy) {
     out += format("  %-36s    %.3f              %+.3f\n", name, accuracy, accuracy - base.accuracy);

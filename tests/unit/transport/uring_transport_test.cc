@@ -141,7 +141,9 @@ struct Cut {
 class UringSegmentation : public Uring, public testing::WithParamInterface<Cut> {};
 
 TEST_P(UringSegmentation, FramesArriveCutWhereAsked) {
-  const auto [bytes, frame_bytes] = GetParam();
+  // No structured binding: clang 14 cannot capture those.
+  const std::uint32_t bytes = GetParam().bytes;
+  const std::uint32_t frame_bytes = GetParam().frame_bytes;
   UringRank a(kJob);
   UringRank b(kJob);
   const auto memory = pattern_bytes(bytes, 2);

@@ -1,0 +1,62 @@
+#include "train/plot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace selmcast {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pointwise;
+
+TEST(Ticks, AreRound) {
+  EXPECT_THAT(ticks(0, 1, 5), Pointwise(DoubleNear(1e-9), {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}));
+  EXPECT_THAT(ticks(0, 440, 6), Pointwise(DoubleNear(1e-9), {0.0, 100.0, 200.0, 300.0, 400.0}));
+  EXPECT_THAT(ticks(-3, 7, 5), Pointwise(DoubleNear(1e-9), {-2.0, 0.0, 2.0, 4.0, 6.0}));
+  EXPECT_LE(ticks(0, 1.37e-7, 6).size(), 8U);
+}
+
+PlotPanel panel_of(std::vector<PlotPoint> points, const std::string& label) {
+  return {"t", "x", "y", 0.0, 1.0, {{label, std::move(points), "#123456", false}}};
+}
+
+TEST(SvgChart, PlacesPointsInTheFrame) {
+  // The frame's corners: x from 62 to 442, y from 64 (value 1) to 332 (value 0).
+  const std::string svg = svg_chart({panel_of({{0, 0}, {10, 1}, {20, 0.5}}, "s")}, "title");
+  EXPECT_THAT(svg, HasSubstr("points=\"62,332 252,64 442,198\""));
+  EXPECT_THAT(svg, HasSubstr(">title</text>"));
+}
+
+TEST(SvgChart, EscapesText) {
+  const std::string svg = svg_chart({panel_of({{0, 0}, {1, 1}}, "a<b & \"c\"")}, "<script>");
+  EXPECT_THAT(svg, HasSubstr("a&lt;b &amp; &quot;c&quot;"));
+  EXPECT_THAT(svg, Not(HasSubstr("<script>")));
+}
+
+TEST(SvgChart, LeavesOutWhatIsNotANumberAndClampsTheRest) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string svg = svg_chart({panel_of({{0, nan}, {1, 7}, {2, -7}}, "s")}, "");
+  EXPECT_THAT(svg, HasSubstr("points=\"252,64 442,332\""));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg_chart({panel_of({}, "empty")}, ""), Not(HasSubstr("polyline")));
+}
+
+TEST(SvgChart, NamesEachLabelOnce) {
+  const auto panel = panel_of({{0, 0}, {1, 1}}, "only-once");
+  const std::string svg = svg_chart({panel, panel}, "");
+  EXPECT_EQ(svg.find("only-once"), svg.rfind("only-once"));
+}
+
+TEST(WriteTextFile, SaysWhyNot) {
+  const auto written = write_text_file("/nonexistent/chart.svg", "x");
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error().message, HasSubstr("/nonexistent/chart.svg"));
+}
+
+}  // namespace
+}  // namespace selmcast

@@ -1,0 +1,243 @@
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "train/report.h"
+#include "train/train_result.h"
+#include "training_support.h"
+
+namespace selmcast {
+namespace {
+
+using testing::digits_task;
+using ::testing::HasSubstr;
+using testing::LocalJob;
+using testing::rotating;
+
+TrainOptions small_options() {
+  TrainOptions options;
+  options.workers = 4;
+  options.epochs = 2;
+  options.batch = 32;
+  return options;
+}
+
+/// Trains on threads, one a worker, and returns what they published.
+std::map<std::string, Bytes> train(const TrainTask& task, const Schedule& schedule,
+                                   const TrainerOptions& options) {
+  LocalJob job(task.options().workers, schedule);
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < task.options().workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto worker = job.worker(rank);
+      const auto done = train_rank(*worker, task, options);
+      EXPECT_TRUE(done);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return job.published;
+}
+
+TEST(TrainRank, DoesWhatTheReferenceDoes) {
+  const TrainTask task = digits_task(small_options());
+  const auto published = train(task, rotating(4, 2), {});
+  const auto models = train_with_gossip(task, rotating(4, 2));
+  for (Rank rank = 0; rank < 4; ++rank) {
+    const auto snapshot = decode_snapshot(published.at(std::to_string(rank) + "/epoch/2"));
+    ASSERT_TRUE(snapshot);
+    EXPECT_EQ(snapshot->parameters, models[rank]);
+    EXPECT_EQ(snapshot->rounds, 2 * task.rounds_per_epoch());
+    const auto first = decode_snapshot(published.at(std::to_string(rank) + "/epoch/0"));
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->parameters, task.initial_parameters());
+  }
+}
+
+TEST(TrainRank, SharesGradientsWhenAsked) {
+  const TrainTask task = digits_task(small_options());
+  const auto published = train(task, everyone(4), {Exchange::gradients, 1.0});
+  const auto expected = train_with_shared_gradients(task);
+  const auto first = decode_snapshot(published.at("0/epoch/2"));
+  ASSERT_TRUE(first);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(first->parameters[i], expected[i], 1e-5);
+  }
+  for (Rank rank = 1; rank < 4; ++rank) {
+    const auto other = decode_snapshot(published.at(std::to_string(rank) + "/epoch/2"));
+    ASSERT_TRUE(other);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(other->parameters[i], first->parameters[i], 1e-5);
+    }
+  }
+}
+
+TEST(TrainRank, SlowdownChangesTimeOnly) {
+  const TrainTask task = digits_task(small_options());
+  const auto quick = train(task, everyone(4), {Exchange::parameters, 1.0});
+  const auto slow = train(task, everyone(4), {Exchange::parameters, 3.0});
+  EXPECT_EQ(decode_snapshot(quick.at("2/epoch/2"))->parameters,
+            decode_snapshot(slow.at("2/epoch/2"))->parameters);
+}
+
+TEST(Assemble, JudgesEveryEpochAndAddsUpTheAccounts) {
+  const TrainTask task = digits_task(small_options());
+  const auto published = train(task, rotating(4, 2), {});
+  const auto result = assemble(task, {"select=selmcast:2", "shm"}, published, {});
+  ASSERT_TRUE(result) << result.error().message;
+  const std::uint32_t rounds = 2 * task.rounds_per_epoch();
+  EXPECT_EQ(result->rounds, rounds);
+  EXPECT_EQ(result->bytes_on_wire, 4U * rounds * 100);
+  EXPECT_DOUBLE_EQ(result->receivers_per_round, 8.0);
+  EXPECT_DOUBLE_EQ(result->round_ms.median, 4.0);  // the slowest rank's
+  EXPECT_EQ(result->rate_kbps, 1000U);
+  EXPECT_TRUE(result->verified);
+  EXPECT_EQ(result->notices, std::vector<std::string>{"one notice"});
+  ASSERT_EQ(result->workers.size(), 3U);
+  ASSERT_EQ(result->baseline.size(), 3U);
+  ASSERT_EQ(result->local_only.size(), 3U);
+
+  const auto models = train_with_gossip(task, rotating(4, 2));
+  Judge judge(task);
+  EXPECT_EQ(result->final_workers().accuracy, judge.score(mean_model(models)).accuracy);
+  double worst = 1.0;
+  for (const auto& model : models) worst = std::min(worst, judge.score(model).accuracy);
+  EXPECT_EQ(result->final_workers().worker_min, worst);
+  EXPECT_EQ(result->final_baseline().accuracy, judge.score(train_alone(task)).accuracy);
+
+  const auto json = to_json(*result);
+  for (const char* field :
+       {"schema", "workers", "transport", "policy", "params_bytes", "verified", "failed_ranks",
+        "accuracy", "worker_accuracy", "baseline_accuracy", "local_only_accuracy", "seconds",
+        "rounds", "bytes_on_wire", "curves"}) {
+    EXPECT_TRUE(json.contains(field)) << field;
+  }
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["params_bytes"], 9640);
+  EXPECT_EQ(json["worker_accuracy"]["min"], worst);
+  EXPECT_EQ(json["curves"]["workers"].size(), 3U);
+  const std::string table = to_table(*result);
+  EXPECT_THAT(table, HasSubstr("single process"));
+  EXPECT_THAT(table, HasSubstr("receivers per round"));
+}
+
+TEST(Assemble, LeavesLostRanksOutAndNamesThem) {
+  const TrainTask task = digits_task(small_options());
+  auto published = train(task, rotating(4, 2), {});
+  std::erase_if(published, [](const auto& item) {
+    return item.first == "3/train" || item.first == "3/epoch/2";
+  });
+  const auto missing = assemble(task, {}, published, {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorKind::failed);
+  EXPECT_THAT(missing.error().message, HasSubstr("rank 3"));
+  const auto result = assemble(task, {}, published, std::vector<Rank>{3});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->failed_ranks, std::vector<Rank>{3});
+  EXPECT_THAT(to_table(*result), HasSubstr("ranks lost           3"));
+  const auto none = assemble(task, {}, published, std::vector<Rank>{0, 1, 2, 3});
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("no worker"));
+}
+
+TEST(Assemble, RefusesMalformedReports) {
+  const TrainTask task = digits_task(small_options());
+  auto published = train(task, rotating(4, 2), {});
+  auto cut = published;
+  cut.at("1/epoch/1").pop_back();
+  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 1"));
+  cut = published;
+  cut.at("2/train").resize(7);
+  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 2"));
+  cut = published;
+  cut.at("0/train") = published.at("1/train");
+  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 0"));
+}
+
+TEST(LiveCurve, GivesEachEpochOnce) {
+  const TrainTask task = digits_task(small_options());
+  LiveCurve curve(task);
+  const auto snapshot = [&](std::uint32_t epoch) {
+    return encode(Snapshot{epoch, epoch * 11, 0.5, task.initial_parameters()});
+  };
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_FALSE(curve.take(std::string(rank) + "/epoch/1", snapshot(1)));
+  }
+  const auto full = curve.take("3/epoch/1", snapshot(1));
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->epoch, 1U);
+  EXPECT_EQ(full->rounds, 11U);
+  EXPECT_FALSE(curve.take("0/epoch/2", snapshot(2)));
+  const auto partial = curve.take("0/epoch/3", snapshot(3));
+  ASSERT_TRUE(partial);
+  EXPECT_EQ(partial->epoch, 2U);
+  EXPECT_FALSE(curve.take("1/epoch/2", snapshot(2))) << "a straggler of a closed epoch";
+  EXPECT_FALSE(curve.take("1/train", Bytes(5)));
+  EXPECT_FALSE(curve.take("1/epoch/3", Bytes(5)));
+}
+
+TEST(Report, SurvivesTheWire) {
+  RankReport report;
+  report.rank = 3;
+  report.seconds = 1.5;
+  report.verified = false;
+  report.tx_bytes = 1ULL << 40U;
+  report.round_ms = {1.25, 2.5};
+  report.receivers = {1, 2};
+  report.rate_kbps = {5, 1ULL << 50U};
+  report.failed_ranks = {7};
+  report.notices = {"a", ""};
+  const Bytes bytes = encode(report);
+  const auto back = decode_report(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(encode(*back), bytes);
+  EXPECT_EQ(back->rate_kbps[1], 1ULL << 50U);
+  EXPECT_FALSE(back->verified);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_report(std::span(bytes).first(size))) << size;
+  }
+  EXPECT_FALSE(decode_snapshot(bytes));
+}
+
+TEST(Report, ALyingCountReservesNothing) {
+  WireWriter out;
+  out.put(std::uint32_t{0x53500001U}).put(std::uint32_t{1}).put(std::uint32_t{1});
+  out.put(std::uint64_t{0}).put(std::uint32_t{0xFFFFFFFFU});
+  EXPECT_FALSE(decode_snapshot(std::move(out).take()));
+}
+
+TEST(Snapshots, AreAtMostAboutAHundred) {
+  for (const std::uint32_t epochs : {1U, 7U, 100U, 101U, 250U, 100'000U}) {
+    std::uint32_t count = 0;
+    for (std::uint32_t epoch = 0; epoch <= epochs; ++epoch) count += has_snapshot(epoch, epochs);
+    EXPECT_LE(count, 102U) << epochs;
+    EXPECT_TRUE(has_snapshot(0, epochs));
+    EXPECT_TRUE(has_snapshot(epochs, epochs));
+    if (epochs <= 100) EXPECT_EQ(count, epochs + 1);
+  }
+}
+
+TEST(TrainTask, RefusesWhatCannotBeTrained) {
+  const auto refused = [](auto change) {
+    TrainOptions options;
+    change(options);
+    const auto task = TrainTask::make(options, *load_digits(*find_digits()));
+    if (task) return std::string("accepted");
+    EXPECT_EQ(task.error().kind, ErrorKind::bad_input);
+    return task.error().message;
+  };
+  EXPECT_THAT(refused([](auto& o) { o.workers = 0; }), HasSubstr("--workers 0: 1 to 718"));
+  EXPECT_THAT(refused([](auto& o) { o.workers = 719; }), HasSubstr("--workers 719"));
+  EXPECT_THAT(refused([](auto& o) { o.batch = 0; }), HasSubstr("--batch 0"));
+  EXPECT_THAT(refused([](auto& o) { o.batch = 180; }), HasSubstr("--batch 180: at most 179"));
+  EXPECT_THAT(refused([](auto& o) { o.epochs = 0; }), HasSubstr("--epochs 0"));
+  EXPECT_THAT(refused([](auto& o) { o.epochs = 4'000'000'000U; }), HasSubstr("2^32"));
+  EXPECT_THAT(refused([](auto& o) { o.learning_rate = -1; }), HasSubstr("--lr"));
+  EXPECT_THAT(refused([](auto& o) { o.learning_rate = NAN; }), HasSubstr("--lr"));
+}
+
+}  // namespace
+}  // namespace selmcast
