@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`selmcast train` against the targets of the selection study: n = 8, label-skewed split, batch 8, about
-300 rounds, MLP with eta 0.3. Argument: the number of seeds (default 1)."""
+"""`selmcast train` against the targets of the selection study: n = 8, label-skewed split, batch 8,
+about 300 rounds, MLP with eta 0.3. Argument: the number of seeds (default 1)."""
 
 import json
 import subprocess
@@ -13,8 +13,9 @@ EPOCHS = "14"  # Of 22 rounds each.
 
 def train(policy, seed):
     done = subprocess.run(
-        [jobs.PROGRAM, "train", "--workers", "8", "--epochs", EPOCHS, "--batch", "8", "--lr", "0.3",
-         "--model", "mlp", "--split", "skew", "--policy", policy, "--seed", str(seed), "--json", "-"],
+        [jobs.PROGRAM, "train", "--workers", "8", "--epochs", EPOCHS, "--batch", "8", "--lr",
+         "0.3", "--model", "mlp", "--split", "skew", "--policy", policy, "--seed", str(seed),
+         "--json", "-"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -22,7 +23,8 @@ def train(policy, seed):
 
 def main():
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    print(f"{'policy':18} seed  mean model  workers mean  worst  single  never talk  rounds", flush=True)
+    print("policy             seed  mean model  workers mean  worst  single  never talk  rounds",
+          flush=True)
     failures = []
     for seed in range(1, seeds + 1):
         full = None
