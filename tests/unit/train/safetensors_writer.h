@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -19,11 +20,12 @@ namespace selmcast::testing {
 
 /// A file's bytes: `length` says how long the header is, whatever `header` holds.
 inline Bytes safetensors_bytes(std::uint64_t length, std::string_view header, const Bytes& data) {
-  Bytes out(8);
+  constexpr std::size_t kLengthBytes = 8;
+  Bytes out(kLengthBytes + header.size() + data.size());
   store_le(out.data(), length);
-  const auto text = std::as_bytes(std::span(header));
-  out.insert(out.end(), text.begin(), text.end());
-  out.insert(out.end(), data.begin(), data.end());
+  const auto after_header =
+      std::ranges::copy(std::as_bytes(std::span(header)), out.begin() + kLengthBytes).out;
+  std::ranges::copy(data, after_header);
   return out;
 }
 inline Bytes safetensors_bytes(std::string_view header, std::size_t data_bytes) {
