@@ -2,8 +2,33 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "hwconf/machine.h"
+#include "transport/open.h"
 
 namespace selmcast {
+
+/// Something that keeps a job from running, or from running well, and what to do about it.
+struct Finding {
+  std::string what;
+  std::string remedy;
+};
+
+/// Judges the machine and the transports; pure. Empty when nothing is wrong.
+std::vector<Finding> find_problems(const Machine& machine,
+                                   const std::vector<BackendState>& transports);
+
+/// The `--json` form: machine, limits, interfaces, transports, problems.
+nlohmann::ordered_json doctor_json(const Machine& machine,
+                                   const std::vector<BackendState>& transports,
+                                   const std::vector<Finding>& problems);
+
+/// The human form.
+std::string doctor_text(const Machine& machine, const std::vector<BackendState>& transports,
+                        const std::vector<Finding>& problems);
 
 void add_doctor_command(CLI::App& app, int& exit_status);
 

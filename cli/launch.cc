@@ -24,14 +24,17 @@ constexpr int kTickMs = 20;
 constexpr Duration kProgressPeriod = std::chrono::milliseconds(200);
 
 volatile std::sig_atomic_t interrupted = 0;
-void on_signal(int signal) { interrupted = signal; }
+void on_signal(int signal) {
+  interrupted = signal;
+}
 
 /// A folder only this user can enter, for the store's socket; removed at the end.
 class SocketFolder {
  public:
   static Result<SocketFolder> make() {
     const char* base = std::getenv("TMPDIR");
-    std::string path = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/selmcast-XXXXXX";
+    std::string path =
+        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/selmcast-XXXXXX";
     if (::mkdtemp(path.data()) == nullptr) {
       return unavailable("cannot make a folder for the job's socket like " + path +
                          "; set TMPDIR to a folder that can be written");
@@ -69,7 +72,8 @@ class SignalGuard {
   }
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 class Launch {
@@ -128,8 +132,8 @@ void Launch::wait_for_news() {
   // A child that has closed its end reports POLLHUP at once: then sleep instead of spinning.
   const int ready = ::poll(fds.data(), fds.size(), kTickMs);
   const bool hung_up = ready > 0 && std::all_of(fds.begin(), fds.end(), [](const pollfd& fd) {
-    return (fd.revents & POLLIN) == 0;
-  });
+                         return (fd.revents & POLLIN) == 0;
+                       });
   if (hung_up) ::usleep(1000);
 }
 

@@ -27,8 +27,8 @@ struct LaunchSpec {
 };
 
 struct LaunchOutcome {
-  std::vector<Rank> failed_ranks;        ///< Ended by a signal or with an error, ascending.
-  std::map<std::string, Bytes> results;  ///< Published, keys without "result/", e.g. "3/train".
+  std::vector<Rank> failed_ranks;         ///< Ended by a signal or with an error, ascending.
+  std::map<std::string, Bytes> results;   ///< Published, keys without "result/", e.g. "3/train".
   std::vector<std::string> child_errors;  ///< Last diagnostic line of each failed rank.
   int exit_status = 0;  ///< 0 when a rank finished; otherwise the gravest status of the ranks.
 };

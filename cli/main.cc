@@ -1,24 +1,27 @@
 // The program `selmcast`: one subcommand per file of this folder.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/doctor.h"
+#include "cli/plan.h"
 #include "cli/policies.h"
 #include "cli/run.h"
+#include "cli/train.h"
 
 namespace selmcast {
 namespace {
 
 void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
+  add_plan_command(app, exit_status);
   add_policies_command(app, exit_status);
   add_run_command(app, exit_status);
+  add_train_command(app, exit_status);
   add_worker_command(app, exit_status);
 }
 
@@ -34,11 +37,12 @@ std::string command_names(const CLI::App& app) {
 Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) {
-    return bad_input(std::string(error.what()) + "; allowed: " + command_names(app) +
-                     ", --help, --version");
+    const std::vector<std::string> unknown = app.remaining();
+    const std::string what = unknown.empty() ? "no command" : "unknown command " + unknown.front();
+    return bad_input(what + "; allowed: " + command_names(app) + ", --help, --version");
   }
-  const std::string command = "selmcast " + chosen.back()->get_name();
-  return bad_input(command + ": " + error.what() + "; \"" + command +
+  const std::string command = chosen.back()->get_name();
+  return bad_input(command + ": " + error.what() + "; \"selmcast " + command +
                    " --help\" lists what is allowed");
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 ordered_json to_json(const RoundReport& r) {
   return {{"round", r.round},
+          {"epoch", r.epoch},
           {"ms", r.ms},
           {"rate_kbps", r.rate_kbps},
           {"receivers", r.receivers},
@@ -31,6 +32,7 @@ ordered_json to_json(const RoundReport& r) {
 RoundReport round_from(const ordered_json& j) {
   RoundReport r;
   r.round = j.at("round");
+  r.epoch = j.at("epoch");
   r.ms = j.at("ms");
   r.rate_kbps = j.at("rate_kbps");
   r.receivers = j.at("receivers").get<std::vector<Rank>>();
@@ -57,6 +59,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
                             const std::map<Rank, RankResult>& results) {
   double ms = 0.0;
   Kbps rate = 0;
+  std::uint32_t epoch = 0;
   std::uint64_t total = 0, repaired = 0, changes = 0;
   std::vector<std::vector<Rank>> receivers(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
@@ -68,6 +71,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     if (index >= result.rounds.size()) continue;
     const RoundReport& r = result.rounds[index];
     ms = std::max(ms, r.ms);
+    epoch = r.epoch;
     rate = rate == 0 ? r.rate_kbps : std::min(rate, r.rate_kbps);
     receivers[rank] = r.receivers;
     total += r.receivers.size();
@@ -80,6 +84,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     columns["foreign_frames"][rank] = r.foreign_frames;
   }
   return {{"round", index},
+          {"epoch", epoch},
           {"ms", ms},
           {"rate_kbps", rate},
           {"receivers", receivers},
@@ -105,20 +110,21 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
   }
   const auto ranks = static_cast<double>(std::max<std::size_t>(results.size(), 1));
   const PlanReport plan = results.empty() ? PlanReport{} : results.begin()->second.plan;
-  return {{"round_ms",
-           {{"min", sorted.empty() ? 0.0 : sorted.front()},
-            {"median", sorted.empty() ? 0.0 : quantile(sorted, 0.5)},
-            {"p99", sorted.empty() ? 0.0 : quantile(sorted, 0.99)},
-            {"max", sorted.empty() ? 0.0 : sorted.back()}}},
-          {"goodput_kbps_per_receiver",
-           seconds > 0 ? static_cast<Kbps>(static_cast<double>(payload) * 8 / 1000 / seconds / ranks)
-                       : 0},
-          {"cpu_s_per_gb", payload > 0 ? cpu / (static_cast<double>(payload) / 1e9) : 0.0},
-          {"pair_age", {{"worst", plan.pair_age_worst}, {"mean", plan.pair_age_mean}}},
-          {"k", plan.k},
-          {"senders_below_p", plan.senders_below_p},
-          {"group_entries_max", plan.group_entries_max},
-          {"epochs", plan.epoch}};
+  return {
+      {"round_ms",
+       {{"min", sorted.empty() ? 0.0 : sorted.front()},
+        {"median", sorted.empty() ? 0.0 : quantile(sorted, 0.5)},
+        {"p99", sorted.empty() ? 0.0 : quantile(sorted, 0.99)},
+        {"max", sorted.empty() ? 0.0 : sorted.back()}}},
+      {"goodput_kbps_per_receiver",
+       seconds > 0 ? static_cast<Kbps>(static_cast<double>(payload) * 8 / 1000 / seconds / ranks)
+                   : 0},
+      {"cpu_s_per_gb", payload > 0 ? cpu / (static_cast<double>(payload) / 1e9) : 0.0},
+      {"pair_age", {{"worst", plan.pair_age_worst}, {"mean", plan.pair_age_mean}}},
+      {"k", plan.k},
+      {"senders_below_p", plan.senders_below_p},
+      {"group_entries_max", plan.group_entries_max},
+      {"epochs", plan.epoch}};
 }
 
 }  // namespace
@@ -133,8 +139,7 @@ Bytes serialize(const RankResult& result) {
       {"params_bytes", result.params_bytes},
       {"cpu_s", result.cpu_s},
       {"rounds", rounds},
-      {"plan",
-       {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p, p.group_entries_max}},
+      {"plan", {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p, p.group_entries_max}},
       {"pair_age_mean", p.pair_age_mean},
       {"failed_ranks", result.failed_ranks},
       {"notices", result.notices}};
@@ -155,7 +160,8 @@ Result<RankResult> parse_rank_result(std::span<const std::byte> bytes) {
     for (const auto& r : j.at("rounds")) out.rounds.push_back(round_from(r));
     const auto plan = j.at("plan").get<std::vector<std::uint32_t>>();
     if (plan.size() != 6) return failed("a rank's result has a plan of the wrong length");
-    out.plan = PlanReport{plan[0], plan[1], plan[2], plan[3], j.at("pair_age_mean"), plan[4], plan[5]};
+    out.plan =
+        PlanReport{plan[0], plan[1], plan[2], plan[3], j.at("pair_age_mean"), plan[4], plan[5]};
     out.failed_ranks = j.at("failed_ranks").get<std::vector<Rank>>();
     out.notices = j.at("notices").get<std::vector<std::string>>();
     return out;
@@ -228,8 +234,9 @@ std::string job_table(const ordered_json& document) {
                 s["pair_age"]["mean"].get<double>(), s["senders_below_p"].get<unsigned>(),
                 s["group_entries_max"].get<unsigned>());
   out += line;
-  out += document["verified"].get<bool>() ? "verified: every merged byte matches its sender's digest\n"
-                                          : "NOT verified\n";
+  out += document["verified"].get<bool>()
+             ? "verified: every merged byte matches its sender's digest\n"
+             : "NOT verified\n";
   return out;
 }
 

@@ -13,13 +13,13 @@ namespace selmcast {
 
 struct RunOptions {
   std::uint32_t rounds = 10;
-  std::string params_file;          ///< --params; one of these three says what is synchronised.
-  std::string model;                ///< --model
-  std::uint64_t params_bytes = 0;   ///< --params-bytes
+  std::string params_file;         ///< --params; one of these three says what is synchronised.
+  std::string model;               ///< --model
+  std::uint64_t params_bytes = 0;  ///< --params-bytes
   std::string policy = "select=selmcast:3 pace=bsp mix=average";
   std::string transport = "auto";
   std::string links_file;
-  std::string init;                 ///< seed:S
+  std::string init;  ///< seed:S
   std::string dump_folder;
   std::uint64_t seed = 1;
   double timeout_s = 10.0;
@@ -35,6 +35,9 @@ void add_run_options(CLI::App& command, RunOptions& options);
 std::vector<std::string> as_arguments(const RunOptions& options);
 /// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks.
 Result<void> check_run_options(const RunOptions& options, std::uint32_t world);
+
+/// Checks that this machine has the transport on each of the interfaces (none named: the default).
+Result<void> check_transport(const RunOptions& options, const std::vector<std::string>& interfaces);
 
 /// The `S` of --init seed:S; absent when --init was not given.
 Result<std::optional<std::uint64_t>> init_seed(const RunOptions& options);

@@ -77,7 +77,9 @@ Result<void> train(TrainCommand& command) {
   if (!task) return std::move(task).error();
   auto json = JsonOutput::open(command.options.job.json);
   if (!json) return std::move(json).error();
-  for (const auto& notice : parse_policy(command.options.job.policy)->notices) {
+  const auto policy = parse_policy(command.options.job.policy);
+  if (!policy) return policy.error();
+  for (const auto& notice : policy->notices) {
     print_notice(notice);
   }
   auto result = train_processes(command, *task, json->human());

@@ -33,7 +33,7 @@ std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payl
 
 bool known_kind(std::uint8_t kind) noexcept {
   return kind >= static_cast<std::uint8_t>(FrameKind::data) &&
-         kind <= static_cast<std::uint8_t>(FrameKind::evict);
+         kind <= static_cast<std::uint8_t>(FrameKind::alive);
 }
 
 }  // namespace
@@ -155,6 +155,8 @@ const char* to_string(FrameKind kind) noexcept {
       return "ack";
     case FrameKind::evict:
       return "evict";
+    case FrameKind::alive:
+      return "alive";
   }
   return "invalid";
 }

@@ -26,6 +26,7 @@ enum class FrameKind : std::uint8_t {
       4,  ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if final.
   ack = 5,    ///< "I need nothing more from you in this round." No payload.
   evict = 6,  ///< "I stopped serving you in this round." No payload.
+  alive = 7,  ///< "I live but am not in that round yet." No payload.
 };
 
 namespace frame_flag {

@@ -29,7 +29,7 @@ std::uint32_t find_bit(std::span<const std::uint64_t> words, std::uint32_t from,
 }  // namespace
 
 void FrameBitmap::resize(std::uint32_t frames) {
-  words_.assign(frames / kWordBits + (frames % kWordBits != 0 ? 1 : 0), 0);
+  words_.assign(frames / kWordBits + (frames % kWordBits != 0 ? 1 : 0), 0);  // set-up:
   frames_ = frames;
   clear();
 }

@@ -31,14 +31,14 @@ FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::ui
   control_slots_ = depth - data_slots_;
   arena_.resize(  // set-up:
       std::size_t{data_slots_} * chunk_frames * kFrameHeaderBytes +
-                std::size_t{control_slots_} * kControlFrameMax);
+      std::size_t{control_slots_} * kControlFrameMax);
   slices_.resize(  // set-up:
       std::size_t{data_slots_} * chunk_frames * 2 + control_slots_);
   free_data_ = FixedStack<std::uint32_t>(data_slots_);
   free_control_ = FixedStack<std::uint32_t>(control_slots_);
   for (std::uint32_t s = 0; s < data_slots_; ++s) free_data_.push(s);
   for (std::uint32_t s = 0; s < control_slots_; ++s) free_control_.push(data_slots_ + s);
-  queue_.resize(depth);       // set-up:
+  queue_.resize(depth);      // set-up:
   endpoints_.resize(world);  // set-up:
 }
 
@@ -93,8 +93,13 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
   const std::uint32_t slot = free_data_.pop();
   std::byte* headers = arena_.data() + std::size_t{slot} * chunk_frames_ * kFrameHeaderBytes;
   LocalSlice* slices = slices_of(slot);
-  FrameHeader header{.kind = FrameKind::data, .job = job_, .sender = self_, .stream = run.stream,
-                     .epoch = run.epoch, .round = run.round, .flags = run.flags};
+  FrameHeader header{.kind = FrameKind::data,
+                     .job = job_,
+                     .sender = self_,
+                     .stream = run.stream,
+                     .epoch = run.epoch,
+                     .round = run.round,
+                     .flags = run.flags};
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < run.count; ++i) {
     const std::uint32_t frame = run.first + i;

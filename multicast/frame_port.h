@@ -17,8 +17,8 @@ namespace selmcast {
 
 /// Frame bytes (header and payload) handed to the transport since the port was made.
 struct PortCounters {
-  std::uint64_t first_bytes = 0;    ///< First transmissions by the planned way.
-  std::uint64_t patch_bytes = 0;    ///< First transmissions that patch a ring plan.
+  std::uint64_t first_bytes = 0;  ///< First transmissions by the planned way.
+  std::uint64_t patch_bytes = 0;  ///< First transmissions that patch a ring plan.
   std::uint64_t repair_bytes = 0;
   std::uint64_t control_bytes = 0;
   std::uint64_t repaired_frames = 0;
@@ -32,7 +32,7 @@ struct FrameRun {
   std::uint16_t stream = 0;
   std::uint16_t flags = 0;
   std::uint32_t first = 0;
-  std::uint32_t count = 0;  ///< At most StreamShape::chunk_frames.
+  std::uint32_t count = 0;          ///< At most StreamShape::chunk_frames.
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
 };
@@ -45,6 +45,9 @@ class FramePort {
                                                  std::uint32_t world, std::uint32_t chunk_frames);
 
   Result<void> connect(Rank rank, const PeerAddress& address);
+  /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver that
+  /// does not read holds up its senders, it holds up nobody any more.
+  void disconnect(Rank rank) noexcept { endpoints_[rank].reset(); }
   Rank self() const noexcept { return self_; }
   std::uint32_t world() const noexcept { return world_; }
   Transport& transport() const noexcept { return transport_; }

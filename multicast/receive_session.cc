@@ -11,10 +11,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr Duration kBackoff = microseconds(300);    // At least; twice that at most.
+constexpr Duration kBackoff = microseconds(300);  // At least; twice that at most.
 constexpr Duration kPatienceFirst = milliseconds(10);
 constexpr Duration kPatienceMax = milliseconds(200);
-constexpr Duration kCreditRepeat = milliseconds(20);  // Until the first frame: credit may be lost.
+// Credit is repeated after so long a silence: it may have been lost, and the answer shows life.
+constexpr Duration kCreditRepeat = milliseconds(20);
 constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 }  // namespace
 
@@ -41,7 +42,8 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   source_count_ = senders.size();
   unsettled_ = 0;
   const std::uint64_t share =
-      settings_.window_bytes / std::max<std::size_t>(senders.size(), 1) /
+      std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders.size(), 1),
+                              settings_.sender_window_bytes) /
       (settings_.shape.frame_payload + kFrameHeaderBytes);
   window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
   next_timer_ = now;
@@ -81,7 +83,10 @@ Rank ReceiveSession::first_unsettled() const noexcept {
 }
 
 void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
-  if (Source* source = source_of(from)) source->last_heard = now;
+  Source* source = source_of(from);
+  if (source == nullptr) return;
+  source->last_heard = now;
+  source->next_credit = now + kCreditRepeat;
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
@@ -169,9 +174,8 @@ void ReceiveSession::notice_gaps(Source& source, TimePoint now) noexcept {
 void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept {
   std::array<NackRange, kRangesMax> ranges;
   const std::uint32_t end = known_end(source);
-  const std::size_t count =
-      all ? source.bitmap.gaps_below(end, ranges)
-          : source.bitmap.gaps_between(source.nacked_end, end, ranges);
+  const std::size_t count = all ? source.bitmap.gaps_below(end, ranges)
+                                : source.bitmap.gaps_between(source.nacked_end, end, ranges);
   source.nack_at = kNever;
   if (count == 0) {
     source.nacked_end = std::max(source.nacked_end, end);
@@ -198,7 +202,8 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
 }
 
 void ReceiveSession::try_complete(Source& source) noexcept {
-  if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing) return;
+  if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing)
+    return;
   if (source.digest != source.tail_digest) mismatch_ = source.rank;
   settle(source, SenderState::complete);
   send_ack(source.rank, epoch_, round_, false);
@@ -221,9 +226,10 @@ void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
              gave_up_round_[header.sender] == header.round + 1);
     return;
   }
-  // The sender is ahead of us and asks whether we live; credit without bytes says so.
-  port_.send_control(header.sender,
-                     FrameHeader{.kind = FrameKind::credit, .epoch = epoch_, .round = round_}, {});
+  // The sender is ahead of us and asks whether we live.
+  port_.send_control(
+      header.sender,
+      FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
 }
 
 void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,
@@ -241,8 +247,8 @@ void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::
   }
   if (source == nullptr || source->state != SenderState::hearing) return answer_old_tail(header);
   const auto& shape = settings_.shape;
-  source->tail_end = std::max(source->tail_end,
-                              std::min(shape.frame_at(header.offset), shape.frames()));
+  source->tail_end =
+      std::max(source->tail_end, std::min(shape.frame_at(header.offset), shape.frames()));
   if ((header.flags & frame_flag::kFinal) != 0) {
     source->tail_final = true;
     source->tail_digest = load_le<std::uint64_t>(payload.data());
@@ -267,8 +273,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
   for (std::size_t s = 0; s < source_count_; ++s) {
     auto& source = sources_[s];
     if (source.state != SenderState::hearing) continue;
-    const bool untouched = source.bitmap.horizon() == 0;
-    if (source.credit_due || (untouched && source.next_credit <= now)) grant(source, now);
+    if (source.credit_due || source.next_credit <= now) grant(source, now);
     if (source.nack_at <= now) {
       send_nack(source, false, now);
     } else if (source.again_at <= now) {
@@ -281,8 +286,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
       send_ack(source.rank, epoch_, round_, true);
       continue;
     }
-    wake_at(std::min({source.nack_at, source.again_at, expires}));
-    if (untouched) wake_at(source.next_credit);
+    wake_at(std::min({source.nack_at, source.again_at, expires, source.next_credit}));
     if (source.credit_due) wake_at(now + microseconds(100));
   }
 }

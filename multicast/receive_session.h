@@ -1,10 +1,10 @@
 // The receiver's half of reliable multicast: one round of one stream from the senders it must hear.
 //
-// From (epoch, round) the receiver knows whom it must hear, so a sender lost entirely is noticed too.
-// Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do not all
-// ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame arrived and
-// its digest matches; or when it is given up: lost, evicting us, silent for `timeout`, or without
-// progress for twice that long.
+// From (epoch, round) the receiver knows whom it must hear, so a sender lost entirely is noticed
+// too. Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do
+// not all ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame
+// arrived and its digest matches; or when it is given up: lost, evicting us, silent for `timeout`,
+// or without progress for twice that long.
 #pragma once
 
 #include <array>
@@ -24,15 +24,16 @@ struct ReceiveSettings {
   StreamShape shape;
   Duration timeout{std::chrono::seconds(10)};
   std::uint64_t window_bytes = 1U << 20U;  ///< May be under way to this rank, all senders together.
+  std::uint64_t sender_window_bytes = 1U << 20U;  ///< And from one sender.
   std::uint32_t senders_max = 1;
-  double loss = 0.0;                       ///< Share of data frames dropped on purpose.
-  std::uint64_t seed = 1;                  ///< For back-off and loss.
-  std::uint32_t epoch = 0;                 ///< Rounds of earlier epochs count as over.
+  double loss = 0.0;        ///< Share of data frames dropped on purpose.
+  std::uint64_t seed = 1;   ///< For back-off and loss.
+  std::uint32_t epoch = 0;  ///< Rounds of earlier epochs count as over.
 };
 
 /// What to do with a data frame.
 enum class Verdict : std::uint8_t {
-  fresh,      ///< Merge its payload: it is counted as received.
+  fresh,  ///< Merge its payload: it is counted as received.
   duplicate,
   stale,      ///< Of a round that is over or not begun.
   foreign,    ///< Of the current round from a rank that is not to be heard.
@@ -86,13 +87,13 @@ class ReceiveSession {
     FrameBitmap bitmap;
     std::uint64_t digest = 0, tail_digest = 0;
     bool tail_final = false;
-    std::uint32_t tail_end = 0;      ///< The sender says it sent frames [0, tail_end).
-    std::uint32_t credit = 0;        ///< Frames granted.
+    std::uint32_t tail_end = 0;  ///< The sender says it sent frames [0, tail_end).
+    std::uint32_t credit = 0;    ///< Frames granted.
     bool credit_due = false;
-    std::uint32_t nacked_end = 0;    ///< Gaps below were asked for already.
-    TimePoint nack_at = kNever;      ///< New gaps are asked for then.
-    TimePoint again_at = kNever;     ///< Everything missing is asked for again then.
-    Duration patience{};             ///< Doubles with each NACK that brought nothing.
+    std::uint32_t nacked_end = 0;  ///< Gaps below were asked for already.
+    TimePoint nack_at = kNever;    ///< New gaps are asked for then.
+    TimePoint again_at = kNever;   ///< Everything missing is asked for again then.
+    Duration patience{};           ///< Doubles with each NACK that brought nothing.
     TimePoint next_credit{};
     TimePoint last_heard{}, last_progress{};
   };
@@ -113,8 +114,8 @@ class ReceiveSession {
   ReceiveSettings settings_;
   std::uint32_t epoch_ = 0, round_ = 0;
   bool begun_ = false;
-  std::uint32_t window_frames_ = 1;   ///< Per sender, this round.
-  std::vector<Source> sources_;       ///< [0, source_count_) are in use.
+  std::uint32_t window_frames_ = 1;  ///< Per sender, this round.
+  std::vector<Source> sources_;      ///< [0, source_count_) are in use.
   std::size_t source_count_ = 0;
   std::vector<std::uint16_t> source_index_;  ///< By rank.
   std::vector<std::uint8_t> dropped_ranks_;

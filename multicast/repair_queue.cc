@@ -20,8 +20,8 @@ constexpr std::uint64_t bit_of(std::uint32_t frame) noexcept {
 
 void RepairQueue::resize(std::uint32_t frames, std::uint32_t receivers) {
   SELMCAST_CHECK(receivers <= kReceiversMax, "too many receivers for 16-bit marks");
-  marks_.assign(frames, 0);
-  owed_bits_.assign(frames / kWordBits + (frames % kWordBits != 0 ? 1 : 0), 0);
+  marks_.assign(frames, 0);                                                      // set-up:
+  owed_bits_.assign(frames / kWordBits + (frames % kWordBits != 0 ? 1 : 0), 0);  // set-up:
   receivers_ = receivers;
   clear();
 }

@@ -35,6 +35,7 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
                         const std::byte* data, RegionId region, std::span<const LaneSpec> lanes,
                         Kbps wire_kbps) noexcept {
+  begun_ = true;
   epoch_ = epoch;
   round_ = round;
   data_ = data;
@@ -76,6 +77,7 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
 void SendSession::drop(Rank rank) noexcept {
   auto& peer = peers_[rank];
   peer.dropped = true;
+  port_.disconnect(rank);
   settle(rank, ReceiverState::lost);
 }
 
@@ -97,9 +99,17 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
   const auto& shape = settings_.shape;
   const std::uint32_t frames = std::min(shape.frame_at(header.offset), shape.frames());
-  // Credit may come before begin() and is kept until then; that of an older round is a sign of life.
-  if (header.round < peer.credit_round) return;
-  if (header.round == peer.credit_round && frames <= peer.credit_frames) return;
+  const bool ahead = !begun_ || header.round > round_;
+  const bool news = header.round > peer.credit_round ||
+                    (header.round == peer.credit_round && frames > peer.credit_frames);
+  if (ahead || !news) {
+    // The receiver waits and asks: it must not take this rank for dead.
+    port_.send_control(
+        header.sender,
+        FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
+  }
+  if (!news) return;
+  // Credit that comes before begin() is kept until its round.
   peer.credit_round = header.round;
   peer.credit_frames = frames;
   if (header.round != round_ || settled(peer.state)) return;
@@ -191,10 +201,9 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     const auto run = lane.repairs.take(settings_.shape.chunk_frames);
     if (!run) break;
     if (!run->several && settled(peers_[run->receiver].state)) continue;
-    const Destination to =
-        run->several ? lane.spec->destination : port_.destination(run->receiver);
-    const FrameRun frames{epoch_,     round_, 0, frame_flag::kRepair, run->first, run->count,
-                          data_,      region_};
+    const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
+    const FrameRun frames{epoch_,     round_,     0,     frame_flag::kRepair,
+                          run->first, run->count, data_, region_};
     port_.send_frames(to, settings_.shape, frames);
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair = std::max(lane.next_repair, now - kCatchUp) + wire_time(run->count) * share;
@@ -249,12 +258,14 @@ void SendSession::check_deadlines(TimePoint now) noexcept {
     for (const Rank rank : lanes_[l].spec->receivers) {
       auto& peer = peers_[rank];
       if (settled(peer.state)) continue;
-      const TimePoint expires = std::min(peer.last_heard + settings_.timeout,
-                                         peer.last_progress + 2 * settings_.timeout);
+      const TimePoint expires =
+          std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
       if (expires <= now) {
-        port_.send_control(rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_},
-                           {});
+        const bool silent = peer.last_heard + settings_.timeout <= now;
+        port_.send_control(
+            rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_}, {});
         settle(rank, ReceiverState::evicted);
+        if (silent) port_.disconnect(rank);
       } else {
         wake_at(expires);
       }

@@ -1,11 +1,11 @@
 // The sender's half of reliable multicast: one round of one stream to its receivers.
 //
 // Life of a round. Each receiver says by CREDIT that it is in the round and how far it may be sent
-// to; a lane (one group, or one unicast copy) advances to the smallest credit of its receivers, at the
-// planned rate. NACKed frames go out again, by unicast when one receiver asked and by the group when
-// several did. When a lane has sent everything, TAIL is repeated to each of its receivers until it
-// acknowledges. A receiver that is silent for `timeout`, or makes no progress for twice that long, is
-// evicted, so that nobody waits for the dead.
+// to; a lane (one group, or one unicast copy) advances to the smallest credit of its receivers, at
+// the planned rate. NACKed frames go out again, by unicast when one receiver asked and by the group
+// when several did. When a lane has sent everything, TAIL is repeated to each of its receivers
+// until it acknowledges. A receiver that is silent for `timeout`, or makes no progress for twice
+// that long, is evicted, so that nobody waits for the dead.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@ struct SendSettings {
 
 /// What became of a receiver in the current round.
 enum class ReceiverState : std::uint8_t {
-  none,      ///< Not a receiver of this round.
-  waiting,   ///< Has not given credit for this round yet.
+  none,     ///< Not a receiver of this round.
+  waiting,  ///< Has not given credit for this round yet.
   active,
-  acked,     ///< Has everything.
-  gave_up,   ///< Said that it stopped waiting.
-  evicted,   ///< Given up by this side: silent or without progress.
-  lost,      ///< drop() was called.
+  acked,    ///< Has everything.
+  gave_up,  ///< Said that it stopped waiting.
+  evicted,  ///< Given up by this side: silent or without progress.
+  lost,     ///< drop() was called.
 };
 
 /// One thread. Allocates in the constructor only.
@@ -87,7 +87,7 @@ class SendSession {
   struct Lane {
     const LaneSpec* spec = nullptr;
     std::uint32_t next_frame = 0;
-    std::uint32_t live = 0;      ///< Receivers not settled.
+    std::uint32_t live = 0;  ///< Receivers not settled.
     TimePoint next_send{}, next_repair{};
     RepairQueue repairs;
   };
@@ -107,6 +107,7 @@ class SendSession {
 
   FramePort& port_;
   SendSettings settings_;
+  bool begun_ = false;
   std::uint32_t epoch_ = 0, round_ = 0;
   const std::byte* data_ = nullptr;
   RegionId region_ = 0;
@@ -115,7 +116,7 @@ class SendSession {
   std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
   std::size_t lane_count_ = 0;
   std::uint32_t unsettled_ = 0;
-  std::uint64_t digest_ = 0;       ///< Over frames [0, digest_frames_).
+  std::uint64_t digest_ = 0;  ///< Over frames [0, digest_frames_).
   std::uint32_t digest_frames_ = 0;
   TimePoint next_timer_ = kNever;
 };

@@ -8,8 +8,8 @@
 
 namespace selmcast {
 
-/// Frame f holds bytes [f * frame_payload, min(bytes, (f + 1) * frame_payload)): only the last frame
-/// of a stream may be short. A chunk is `chunk_frames` consecutive frames, one send request.
+/// Frame f holds bytes [f * frame_payload, min(bytes, (f + 1) * frame_payload)): only the last
+/// frame of a stream may be short. A chunk is `chunk_frames` consecutive frames, one send request.
 struct StreamShape {
   std::uint64_t bytes = 0;
   std::uint32_t frame_payload = 0;  ///< A multiple of 8, so that no element is cut.

@@ -14,7 +14,9 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
       fixed_sums_(deterministic ? shape.bytes / sizeof(float) : 0),
       counts_(shape.frames()) {}
 
-void Accumulator::begin() noexcept { std::fill(counts_.begin(), counts_.end(), std::uint16_t{0}); }
+void Accumulator::begin() noexcept {
+  std::fill(counts_.begin(), counts_.end(), std::uint16_t{0});
+}
 
 void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,
                       const float* own) noexcept {
@@ -33,8 +35,8 @@ void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,
   }
   float* sum = sums_.data() + first;
   if (mix_ == MixKind::average) {
-    (fresh ? kernels::assign_difference : kernels::add_difference)(sum, payload.data(),
-                                                                   own + first, count);
+    (fresh ? kernels::assign_difference : kernels::add_difference)(sum, payload.data(), own + first,
+                                                                   count);
   } else {
     (fresh ? kernels::assign : kernels::add)(sum, payload.data(), count);
   }

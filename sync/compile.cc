@@ -112,30 +112,55 @@ void add_row_groups(const View& view, const RingPlan& ring, std::uint32_t self, 
   program.group_entries_max = *std::max_element(ring.slots().begin(), ring.slots().end());
 }
 
-/// Gives sender h of round t, in its own row and unpatched, the receiver j of another sender i that
-/// serves j in another round as well; i serves h instead, which has a free slot in this round.
-bool take_over(Cycle& cycle, std::vector<std::uint16_t>& times, std::uint32_t t, std::uint32_t h) {
-  auto& round = cycle[t];
-  const auto n = static_cast<std::uint32_t>(round.size());
-  const auto has = [&](std::uint32_t i, std::uint32_t j) {
+/// One round of a cycle while pairs move between senders.
+struct Rearrangement {
+  std::vector<std::vector<std::uint32_t>>& round;
+  std::vector<std::uint32_t> load;    ///< Senders that each receiver hears in this round.
+  std::vector<std::uint16_t>& times;  ///< Services of each pair in the whole cycle.
+
+  bool has(std::uint32_t i, std::uint32_t j) const {
     return std::binary_search(round[i].begin(), round[i].end(), j);
-  };
-  const auto add = [&](std::uint32_t i, std::uint32_t j) {
+  }
+  std::uint16_t& times_of(std::uint32_t i, std::uint32_t j) { return times[i * load.size() + j]; }
+  void add(std::uint32_t i, std::uint32_t j) {
     round[i].insert(std::lower_bound(round[i].begin(), round[i].end(), j), j);
-    ++times[std::size_t{i} * n + j];
-  };
-  for (std::uint32_t i = 0; i < n; ++i) {
-    if (i == h || has(i, h)) continue;
-    for (const auto j : round[i]) {
-      if (j == h || has(h, j) || times[std::size_t{i} * n + j] < 2) continue;
-      round[i].erase(std::lower_bound(round[i].begin(), round[i].end(), j));
-      --times[std::size_t{i} * n + j];
-      add(i, h);
-      add(h, j);
-      return true;
+    ++times_of(i, j);
+  }
+  void remove(std::uint32_t i, std::uint32_t j) {
+    round[i].erase(std::lower_bound(round[i].begin(), round[i].end(), j));
+    --times_of(i, j);
+  }
+};
+
+/// One more receiver for sender `start`: it takes one over from a sender that takes one over from
+/// the next, until one has a slot free. Only pairs that the cycle serves more than once are given
+/// up.
+bool take_over(Rearrangement& r, const std::vector<std::uint32_t>& slots, std::uint32_t start) {
+  constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+  const auto n = static_cast<std::uint32_t>(slots.size());
+  std::vector<std::uint32_t> taker(n, kNone), given_up(n, kNone), queue{start};
+  auto end = kNone;
+  for (std::size_t q = 0; q < queue.size() && end == kNone; ++q) {
+    for (std::uint32_t j = 0; j < n && end == kNone; ++j) {
+      if (j == queue[q] || slots[j] == 0 || taker[j] != kNone || r.has(queue[q], j)) continue;
+      taker[j] = queue[q];
+      if (r.load[j] < slots[j]) end = j;
+      for (std::uint32_t i = 0; i < n && end == kNone; ++i) {
+        if (i == start || given_up[i] != kNone || !r.has(i, j) || r.times_of(i, j) < 2) continue;
+        given_up[i] = j;
+        queue.push_back(i);
+      }
     }
   }
-  return false;
+  if (end == kNone) return false;
+  ++r.load[end];
+  while (end != kNone) {
+    const auto i = taker[end];
+    r.add(i, end);
+    end = i == start ? kNone : given_up[i];
+    if (end != kNone) r.remove(i, end);
+  }
+  return true;
 }
 
 /// The ring plan as explicit pairs for sender groups.
@@ -150,13 +175,12 @@ Cycle explicit_cycle(const RingPlan& ring, std::uint32_t p) {
     }
   }
   for (std::uint32_t t = 0; t < ring.period(); ++t) {
-    std::vector<std::uint32_t> load(n);
+    Rearrangement rearranged{cycle[t], std::vector<std::uint32_t>(n), times};
     for (const auto& receivers : cycle[t]) {
-      for (const auto j : receivers) ++load[j];
+      for (const auto j : receivers) ++rearranged.load[j];
     }
     for (std::uint32_t h = 0; h < n; ++h) {
-      if (cycle[t][h].size() >= p || load[h] >= ring.slots()[h]) continue;
-      if (take_over(cycle, times, t, h)) ++load[h];
+      if (cycle[t][h].size() < p) take_over(rearranged, ring.slots(), h);
     }
   }
   return cycle;

@@ -13,7 +13,9 @@ ControlThread::ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, 
       agent_(*store_, engine, std::move(config)),
       thread_([this] { loop(); }) {}
 
-ControlThread::~ControlThread() { stop(false); }
+ControlThread::~ControlThread() {
+  stop(false);
+}
 
 void ControlThread::stop(bool goodbye) {
   if (!thread_.joinable()) return;
@@ -62,9 +64,10 @@ Result<void> ControlThread::run_until(Task task, Duration timeout, std::string w
   const bool done = changed_.wait_for(lock, timeout, [this] { return outcome_.has_value(); });
   task_ = nullptr;
   if (!done) {
-    return failed("rank " + std::to_string(store_->rank()) + " waited " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
-                  " s " + what);
+    return failed(
+        "rank " + std::to_string(store_->rank()) + " waited " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) + " s " +
+        what);
   }
   return *std::exchange(outcome_, std::nullopt);
 }

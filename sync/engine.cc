@@ -37,8 +37,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       {kChunkFramesMax, caps.max_request_bytes / config_.frame_bytes, caps.max_request_slices / 2});
   shape_ = StreamShape{parameters.size_bytes(), (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8,
                        std::max(chunk, 1U)};
-  auto port = FramePort::make(transport_, config_.job, config_.self, config_.world,
-                              shape_.chunk_frames);
+  auto port =
+      FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames);
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
   for (Rank rank = 0; rank < config_.world; ++rank) {
@@ -125,11 +125,13 @@ void Engine::fail(Error error) {
   transport_.wake();
 }
 
-std::string Engine::error_text() const { return failed() ? error_.message : std::string(); }
+std::string Engine::error_text() const {
+  return failed() ? error_.message : std::string();
+}
 
 // --- driver: mail and epochs ---------------------------------------------------------------------
 
-std::size_t Engine::read_mail(TimePoint now) noexcept {
+std::size_t Engine::read_mail() noexcept {
   std::size_t done = 0;
   const std::uint32_t changes = lost_changes_.load(std::memory_order_acquire);
   if (changes != lost_seen_) {
@@ -150,7 +152,6 @@ std::size_t Engine::read_mail(TimePoint now) noexcept {
       ++done;
     }
   }
-  static_cast<void>(now);
   return done;
 }
 
@@ -188,7 +189,8 @@ Result<void> Engine::prepare(EpochState& epoch) {
     epoch.memberships.push_back(std::move(membership).value());
   }
   for (const std::uint32_t group : program.send_groups) {
-    const bool joined = std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
+    const bool joined =
+        std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
     if (joined) continue;
     auto membership = transport_.join({group}, JoinAs::send_only);
     if (!membership) return std::move(membership).error();
@@ -199,7 +201,8 @@ Result<void> Engine::prepare(EpochState& epoch) {
   for (const RoundPlan& plan : program.cycle) {
     std::vector<LaneSpec> lanes;
     if (plan.multicast && !plan.receivers.empty()) {
-      const auto id = std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == plan.group; });
+      const auto id =
+          std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == plan.group; });
       SELMCAST_CHECK(id != ids.end(), "the program sends to a group it does not list");
       lanes.push_back({{Destination::Kind::group, id->second}, plan.receivers, false});
     } else {
@@ -216,8 +219,8 @@ Result<void> Engine::prepare(EpochState& epoch) {
                            static_cast<std::uint32_t>(lanes_max)});
   epoch.receiver = std::make_unique<ReceiveSession>(
       *port_, ReceiveSettings{shape_, config_.timeout, caps.receive_window_bytes,
-                              static_cast<std::uint32_t>(senders_max), config_.loss,
-                              config_.seed + program.epoch, program.epoch});
+                              caps.sender_window_bytes, static_cast<std::uint32_t>(senders_max),
+                              config_.loss, config_.seed + program.epoch, program.epoch});
   return {};
 }
 
@@ -236,6 +239,8 @@ void Engine::suspect(Rank rank, const char* why) noexcept {
   suspects_[rank].store(why, std::memory_order_release);
 }
 
-void Engine::fail_from_driver(Error error) noexcept { fail(std::move(error)); }
+void Engine::fail_from_driver(Error error) noexcept {
+  fail(std::move(error));
+}
 
 }  // namespace selmcast

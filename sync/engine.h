@@ -101,7 +101,7 @@ class Engine {
   enum class Held : std::uint8_t { no, program, commit };
 
   // Mailboxes.
-  std::size_t read_mail(TimePoint now) noexcept;
+  std::size_t read_mail() noexcept;
   void accept_offer() noexcept;
   Result<void> prepare(EpochState& epoch);
   LaneSpec unicast_lane(Rank to, bool patch) const;

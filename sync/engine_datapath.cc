@@ -9,7 +9,7 @@ namespace selmcast {
 
 std::size_t Engine::progress(TimePoint now) noexcept {
   if (failed_.load(std::memory_order_acquire) || port_ == nullptr) return 0;
-  std::size_t done = read_mail(now);
+  std::size_t done = read_mail();
   done += poll_transport(now);
   if (!running_ && may_begin()) {
     begin_round(now);
@@ -26,7 +26,8 @@ std::size_t Engine::progress(TimePoint now) noexcept {
     }
   }
   port_->flush();
-  if (port_->broken()) fail_from_driver(selmcast::failed("cannot send: " + transport_.last_error()));
+  if (port_->broken())
+    fail_from_driver(selmcast::failed("cannot send: " + transport_.last_error()));
   if (running_ && current_->sender->done() && current_->receiver->done()) {
     close_round(now);
     ++done;
@@ -89,6 +90,8 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
     case FrameKind::tail:
     case FrameKind::evict:
       return epoch->receiver->on_control(header, frame.payload, now);
+    case FrameKind::alive:
+      return;  // heard() above is all it is for.
   }
 }
 
@@ -106,7 +109,8 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
 
 bool Engine::may_begin() const noexcept {
   // Rounds are counted by closed_, which only this thread writes.
-  if (pushed_.load(std::memory_order_acquire) == closed_.load(std::memory_order_relaxed)) return false;
+  if (pushed_.load(std::memory_order_acquire) == closed_.load(std::memory_order_relaxed))
+    return false;
   if (current_ == nullptr) return false;
   if (pending_ == nullptr) return true;
   // An accepted offer holds this rank at the boundary it promised until the commit says where the
@@ -126,14 +130,14 @@ void Engine::begin_round(TimePoint now) noexcept {
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
                                       static_cast<double>(plan.rate.den));
   current_->receiver->begin(now, program.epoch, round_, plan.senders);
-  current_->sender->begin(now, program.epoch, round_,
-                          std::as_bytes(parameters_).data(), parameters_region_.id(),
-                          current_->lanes[slot], wire);
+  current_->sender->begin(now, program.epoch, round_, std::as_bytes(parameters_).data(),
+                          parameters_region_.id(), current_->lanes[slot], wire);
 }
 
 Engine::Totals Engine::totals() const noexcept {
   return {port_->counters(),
-          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}, foreign_frames_};
+          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{},
+          foreign_frames_};
 }
 
 void Engine::close_round(TimePoint now) noexcept {
@@ -150,6 +154,7 @@ void Engine::fill_report(TimePoint now) noexcept {
   const Totals end = totals();
   const Totals& begin = at_begin_;
   report_.round = round_;
+  report_.epoch = current_->program.epoch;
   report_.ms = std::chrono::duration<double, std::milli>(now - round_begun_).count();
   const double frame = shape_.frame_payload;
   const double on_wire = frame + kFrameHeaderBytes + transport_.capabilities().wire_overhead_bytes;

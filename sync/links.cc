@@ -68,8 +68,8 @@ Result<LinkTable> probe_table(Rendezvous& store, Transport& transport,
 }  // namespace
 
 Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
-                                 const std::vector<RosterEntry>& roster,
-                                 const WorkerConfig& config, std::uint64_t job) {
+                                 const std::vector<RosterEntry>& roster, const WorkerConfig& config,
+                                 std::uint64_t job) {
   const Bytes own = config.links ? table_bytes(*config.links) : Bytes();
   if (auto ok = store.put("links/" + std::to_string(config.rank), own); !ok) return ok.error();
   if (config.links) return agree_on_table(store, config);

@@ -52,7 +52,8 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// select=selmcast follows a ring plan (sync/select/ring_plan.h). groups=rows: one group per row,
 /// `receivers` are the row's members and a patch is one unicast copy. groups=sender: one group per
 /// sender and round of the cycle whose members are exactly the receivers; a sender that the ring
-/// plan leaves at p-1 takes over another pair that the cycle serves twice, where there is one.
+/// plan leaves at p-1 takes over pairs that the cycle serves more than once, where there are any
+/// (so every pair is still served within the cycle, and senders_below_p counts what is left).
 /// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
 /// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
 /// and round. route=unicast: no groups; a sender pays the rate once per receiver.

@@ -12,7 +12,9 @@
 namespace selmcast {
 
 namespace {
-std::string rank_name(Rank rank) { return "rank " + std::to_string(rank); }
+std::string rank_name(Rank rank) {
+  return "rank " + std::to_string(rank);
+}
 
 std::optional<std::uint64_t> number_in(const Bytes& bytes) {
   WireReader in(bytes);
@@ -27,8 +29,8 @@ std::string text_of(std::span<const std::byte> bytes) {
 Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
                         const std::string& ours, Rank self) {
   if (theirs == ours) return {};
-  return bad_input(rank_name(other) + " uses " + what + " `" + theirs + "` but " +
-                   rank_name(self) + " uses `" + ours + "`; start all ranks with the same " + what);
+  return bad_input(rank_name(other) + " uses " + what + " `" + theirs + "` but " + rank_name(self) +
+                   " uses `" + ours + "`; start all ranks with the same " + what);
 }
 }  // namespace
 

@@ -15,7 +15,6 @@ struct Node {
   std::string error;
   std::uint32_t closed = 0;
   std::vector<RoundReport> reports;
-  std::vector<std::uint32_t> epochs;
 };
 }  // namespace
 
@@ -55,7 +54,9 @@ SimJob::SimJob(SimJobConfig config, std::vector<std::vector<float>>& parameters)
 
 SimJob::~SimJob() = default;
 
-SimNetwork& SimJob::network() noexcept { return state_->network; }
+SimNetwork& SimJob::network() noexcept {
+  return state_->network;
+}
 
 void SimJob::at(TimePoint at, std::function<void(SimJob&)> action) {
   state_->actions.emplace(at, std::move(action));
@@ -109,7 +110,6 @@ void SimJob::State::collect(Node& node) {
   if (node.engine->rounds_closed() == node.closed) return;
   ++node.closed;
   node.reports.push_back(node.engine->report());
-  node.epochs.push_back(node.agent->epoch());
   if (node.closed < config.rounds) node.engine->push();
 }
 
@@ -166,7 +166,6 @@ Result<SimJobResult> SimJob::run() {
   for (const Node& node : state.nodes) {
     result.reports.push_back(node.reports);
     result.errors.push_back(node.error);
-    result.epochs.push_back(node.epochs);
   }
   for (const Node& node : state.nodes) {
     if (!state.active(node)) continue;

@@ -30,7 +30,6 @@ struct SimJobResult {
   std::vector<std::string> errors;                ///< By rank; empty when it finished or died.
   std::vector<Rank> failed_ranks;                 ///< As the lowest finished rank sees it.
   PlanReport plan;
-  std::vector<std::vector<std::uint32_t>> epochs;  ///< By rank and round: the epoch it ran under.
   std::uint64_t trace_hash = 0;
   bool timed_out = false;
 };

@@ -6,7 +6,9 @@ namespace selmcast {
 
 namespace {
 
-Bytes number_bytes(std::uint32_t value) { return WireWriter().put(value).take(); }
+Bytes number_bytes(std::uint32_t value) {
+  return WireWriter().put(value).take();
+}
 
 std::optional<std::uint32_t> number_in(const std::optional<Bytes>& bytes) {
   if (!bytes) return std::nullopt;
@@ -36,7 +38,9 @@ std::string ViewAgent::key(std::string_view what) const {
   return "view/" + std::to_string(epoch_ + 1) + "/" + std::string(what);
 }
 
-std::string ViewAgent::name() const { return "rank " + std::to_string(store_.rank()); }
+std::string ViewAgent::name() const {
+  return "rank " + std::to_string(store_.rank());
+}
 
 std::vector<Rank> ViewAgent::failed_ranks() const {
   std::vector<Rank> out;
@@ -83,7 +87,9 @@ void ViewAgent::lose(Rank rank) {
   engine_.mark_lost(rank);
 }
 
-std::string ViewAgent::verdict_key() const { return "verdict/" + std::to_string(verdicts_); }
+std::string ViewAgent::verdict_key() const {
+  return "verdict/" + std::to_string(verdicts_);
+}
 
 Result<void> ViewAgent::report_suspects(TimePoint now) {
   while (const auto suspect = engine_.next_suspect()) {
@@ -92,7 +98,8 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
     suspected_by_us_[rank] = 1;
     suspicion_since_ = now;
     const std::string text = why;
-    if (auto ok = store_.put(suspect_key(store_.rank(), rank), std::as_bytes(std::span(text))); !ok) {
+    if (auto ok = store_.put(suspect_key(store_.rank(), rank), std::as_bytes(std::span(text)));
+        !ok) {
       return ok;
     }
   }
@@ -190,8 +197,12 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   open_.emplace();
   open_->view = std::move(view).value();
   open_->since = now;
-  open_->plan = PlanReport{p.epoch, static_cast<std::uint32_t>(p.members.size()), p.period_k,
-                           p.pair_age_worst, p.pair_age_mean, p.senders_below_p,
+  open_->plan = PlanReport{p.epoch,
+                           static_cast<std::uint32_t>(p.members.size()),
+                           p.period_k,
+                           p.pair_age_worst,
+                           p.pair_age_mean,
+                           p.senders_below_p,
                            p.group_entries_max};
   engine_.offer(std::move(epoch));
   return {};
@@ -223,10 +234,12 @@ Result<void> ViewAgent::follow(TimePoint now) {
     return {};
   }
   if (!open_->activated && now - open_->since > 2 * config_.timeout) {
-    return failed(name() + " waited " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::seconds>(2 * config_.timeout).count()) +
-                  " s for the commit of epoch " + std::to_string(epoch_ + 1) +
-                  ": another rank does not acknowledge it; see that rank's log");
+    return failed(
+        name() + " waited " +
+        std::to_string(
+            std::chrono::duration_cast<std::chrono::seconds>(2 * config_.timeout).count()) +
+        " s for the commit of epoch " + std::to_string(epoch_ + 1) +
+        ": another rank does not acknowledge it; see that rank's log");
   }
   return {};
 }

@@ -1,7 +1,8 @@
+#include "selmcast/worker.h"
+
 #include <algorithm>
 #include <thread>
 
-#include "selmcast/worker.h"
 #include "sync/control_thread.h"
 #include "sync/links.h"
 #include "sync/roster.h"
@@ -43,7 +44,7 @@ class JoinedWorker final : public Worker {
 
   WorkerConfig config_;
   Policy policy_;
-  std::unique_ptr<Rendezvous> store_;   ///< Until the control thread takes it.
+  std::unique_ptr<Rendezvous> store_;  ///< Until the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -121,8 +122,8 @@ void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
     if (engine_->progress(clock.now()) > 0) continue;
-    const Duration until = engine_->next_timer() == kNever ? kIdleSleep
-                                                           : engine_->next_timer() - clock.now();
+    const Duration until =
+        engine_->next_timer() == kNever ? kIdleSleep : engine_->next_timer() - clock.now();
     if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
   }
 }
@@ -147,8 +148,7 @@ Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values
   WireWriter own;
   for (const double v : values) own.put(std::bit_cast<std::uint64_t>(v));
   const std::string key = "mean/" + tag;
-  auto met = barrier(key, own.take(), "for all ranks' values of " + tag,
-                     4 * config_.timeout);
+  auto met = barrier(key, own.take(), "for all ranks' values of " + tag, 4 * config_.timeout);
   if (!met) return std::move(met).error();
   std::vector<double> sums(values.size(), 0.0);
   std::uint32_t count = 0;
@@ -213,8 +213,8 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
   if (!address) return std::move(address).error();
   auto store = connect_store(*address, config.rank, config.world, config.timeout);
   if (!store) return std::move(store).error();
-  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(),
-                                               std::move(store).value());
+  auto worker =
+      std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(store).value());
   if (auto ok = worker->open(); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));
 }

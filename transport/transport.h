@@ -57,6 +57,8 @@ struct Capabilities {
   /// Bytes that may be under way to this rank without loss when it is not scheduled, summed over
   /// all senders; senders are granted shares of it.
   std::uint64_t receive_window_bytes = 0;
+  /// The same for one sender alone, where each has room of its own.
+  std::uint64_t sender_window_bytes = ~std::uint64_t{0};
   /// How long after join() frames of the group are sure to arrive (switches learn of members late).
   Duration join_settle{};
   bool replicates_in_network = false;  ///< A multicast post costs its bytes once at the sender.

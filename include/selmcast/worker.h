@@ -37,6 +37,7 @@ struct WorkerConfig {
 /// What happened in one round, as this rank saw it.
 struct RoundReport {
   std::uint32_t round = 0;
+  std::uint32_t epoch = 0;          ///< The view it ran under; equal on all ranks.
   double ms = 0.0;
   Kbps rate_kbps = 0;               ///< Planned payload rate of each transfer.
   std::vector<Rank> receivers;      ///< Whom this rank's update reached (acknowledged in full).

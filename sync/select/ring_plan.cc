@@ -53,7 +53,8 @@ Layout lay_out(const SelectionProblem& problem, std::uint32_t floor) {
   const bool unicast = problem.fanout == Fanout::unicast;
   const auto positive = static_cast<std::uint64_t>(
       std::count_if(problem.rx_kbps.begin(), problem.rx_kbps.end(), [](Kbps d) { return d > 0; }));
-  const auto degree = std::max(problem.p[0], ceil_div(positive * floor, n));
+  const auto least = std::uint64_t{n} * problem.p[0];
+  const auto degree = ceil_div(std::max(least, positive * floor), n);
   const auto copies = unicast ? degree : 1;
   auto upper = reduced(*std::min_element(problem.tx_kbps.begin(), problem.tx_kbps.end()), copies);
   for (const auto d : problem.rx_kbps) {
@@ -61,7 +62,7 @@ Layout lay_out(const SelectionProblem& problem, std::uint32_t floor) {
     if (const auto bound = reduced(d, floor); bound < upper) upper = bound;
   }
   const auto enough = [&](const RateFraction& y) {
-    return sum_of(slots_at(problem.rx_kbps, y, n - 1)) >= std::uint64_t{n} * degree;
+    return sum_of(slots_at(problem.rx_kbps, y, n - 1)) >= least;
   };
   Layout out;
   const auto rate = best_rate(problem.rx_kbps, n - 1, upper, enough);
@@ -69,8 +70,9 @@ Layout lay_out(const SelectionProblem& problem, std::uint32_t floor) {
   out.rate = *rate;
   out.slots = slots_at(problem.rx_kbps, out.rate, n - 1);
   out.copies.assign(n, copies);
-  // Unicast rows have exactly `degree` members: each further one would cost every sender rate.
-  if (unicast) level_to(out.slots, std::uint64_t{n} * degree);
+  // A unicast row has at most `degree` members: each further one would cost its sender rate.
+  const auto most = std::uint64_t{n} * degree;
+  if (unicast && sum_of(out.slots) > most) level_to(out.slots, most);
   return out;
 }
 
@@ -93,20 +95,24 @@ Result<RingPlan> RingPlan::make(std::uint32_t p, const std::vector<Kbps>& tx_kbp
   auto layout = lay_out(problem, 0);
   plan.rate_free_ = layout.rate;
   plan.place(layout.slots);
-  if (k_bound > 0 && plan.k_ > k_bound) {
-    // ceil((n-1)/k) slots suffice when all receivers have equally many, otherwise ceil(n/k).
-    for (const auto rows : {plan.n_ - 1, plan.n_}) {
-      const auto floor = ceil_div(rows, k_bound);
-      if (plan.k_ <= k_bound || floor > plan.n_ - 1) continue;
-      layout = lay_out(problem, floor);
-      plan.place(layout.slots);
+  // A receiver that has rate but no slot is never served, whatever the period of the others.
+  const auto met = [&] {
+    for (std::uint32_t j = 0; j < plan.n_; ++j) {
+      if (rx_kbps[j] > 0 && plan.slots_[j] == 0) return false;
     }
-    if (plan.k_ > k_bound) {
-      return bad_input(
-          "no solution: not every pair can meet within k = " + std::to_string(k_bound) +
-          " rounds of a ring plan; the smallest possible k is " +
-          std::to_string(ceil_div(plan.n_, plan.n_ - 1)));
-    }
+    return plan.k_ <= k_bound;
+  };
+  // ceil((n-1)/k) slots suffice when all receivers have equally many, otherwise ceil(n/k).
+  for (const auto rows : {plan.n_ - 1, plan.n_}) {
+    const auto floor = k_bound == 0 ? 0 : ceil_div(rows, k_bound);
+    if (k_bound == 0 || met() || floor > plan.n_ - 1) continue;
+    layout = lay_out(problem, floor);
+    plan.place(layout.slots);
+  }
+  if (k_bound > 0 && !met()) {
+    return bad_input("no solution: not every pair can meet within k = " + std::to_string(k_bound) +
+                     " rounds of a ring plan; the smallest possible k is " +
+                     std::to_string(ceil_div(plan.n_, plan.n_ - 1)));
   }
   plan.rate_ = layout.rate;
   plan.bottleneck_ = find_bottleneck(tx_kbps, layout.copies, rx_kbps, plan.slots_, plan.rate_);

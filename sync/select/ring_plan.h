@@ -30,11 +30,11 @@ class RingPlan {
  public:
   /// n = tx.size() members, uniform p. `k_bound` = 0 or the most rounds until every ordered pair
   /// was served: where slow receivers would need more, the rate is lowered until period() <=
-  /// k_bound, by the least amount that this layout allows. With multicast fan-out a row has floor
-  /// or ceil(sum of slots / n) >= p members. With unicast fan-out (rows are then only a way to
-  /// count; every receiver gets a copy of its own) all rows have exactly p members, or as many as
-  /// k_bound asks for, and tx_i >= rate * that number. Errors as select_exact(), and when no rate
-  /// satisfies k_bound, with the smallest k that works.
+  /// k_bound, by the least amount that this layout allows. A row has floor or ceil(sum of slots /
+  /// n) >= p members. With unicast fan-out (every receiver gets a copy of its own) slots are given
+  /// back until a row has at most p members, or as many as k_bound makes necessary, because each
+  /// costs its sender the rate once more. Errors as select_exact(), and when no rate satisfies
+  /// k_bound, with the smallest k that works.
   static Result<RingPlan> make(std::uint32_t p, const std::vector<Kbps>& tx_kbps,
                                const std::vector<Kbps>& rx_kbps, std::uint32_t k_bound,
                                Fanout fanout = Fanout::multicast);

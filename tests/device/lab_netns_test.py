@@ -1,4 +1,4 @@
-"""The namespace lab proves what it promises: snooping, shaping, loss per receiver, and no traces."""
+"""The namespace lab proves what it promises: snooping, shaping, loss per receiver, no traces."""
 
 import pathlib
 import signal

@@ -2,26 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "sync/sim_job.h"
+#include "tests/sim/random_job.h"
 
 namespace selmcast {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-std::vector<std::vector<float>> initial(std::size_t ranks, std::size_t count) {
-  std::vector<std::vector<float>> out(ranks, std::vector<float>(count));
-  for (std::size_t r = 0; r < ranks; ++r) {
-    for (std::size_t i = 0; i < count; ++i) {
-      out[r][i] = static_cast<float>((1000003 * r + 7919 * i + 5) % 1024) / 1024.0F;
-    }
-  }
-  return out;
-}
+using testing_jobs::expected_average;
+using testing_jobs::initial;
+using testing_jobs::worst_difference;
 
 SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'000'000) {
   SimJobConfig out;
@@ -34,40 +22,6 @@ SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'
   out.tx_kbps.assign(ranks, rate);
   out.rx_kbps.assign(ranks, rate);
   return out;
-}
-
-// Round by round in double precision from the receiver sets alone: knows nothing of the engine.
-std::vector<std::vector<double>> expected_average(
-    const std::vector<std::vector<float>>& start,
-    const std::vector<std::vector<RoundReport>>& reports) {
-  std::vector<std::vector<double>> w;
-  for (const auto& s : start) w.emplace_back(s.begin(), s.end());
-  for (std::size_t round = 0; round < reports[0].size(); ++round) {
-    auto next = w;
-    std::vector<int> heard(w.size(), 0);
-    for (std::size_t s = 0; s < w.size(); ++s) {
-      for (const Rank to : reports[s][round].receivers) {
-        ++heard[to];
-        for (std::size_t i = 0; i < w[s].size(); ++i) next[to][i] += w[s][i];
-      }
-    }
-    for (std::size_t r = 0; r < w.size(); ++r) {
-      for (auto& x : next[r]) x /= heard[r] + 1;
-    }
-    w = next;
-  }
-  return w;
-}
-
-void expect_near(const std::vector<std::vector<float>>& got,
-                 const std::vector<std::vector<double>>& want) {
-  for (std::size_t r = 0; r < got.size(); ++r) {
-    double worst = 0;
-    for (std::size_t i = 0; i < got[r].size(); ++i) {
-      worst = std::max(worst, std::abs(static_cast<double>(got[r][i]) - want[r][i]));
-    }
-    EXPECT_LT(worst, 1e-5) << "rank " << r;
-  }
 }
 
 void run_and_check(SimJobConfig job_config, std::size_t count, std::size_t least_receivers) {
@@ -86,7 +40,7 @@ void run_and_check(SimJobConfig job_config, std::size_t count, std::size_t least
       EXPECT_TRUE(report.verified);
     }
   }
-  expect_near(parameters, expected_average(start, result->reports));
+  EXPECT_LT(worst_difference(parameters, expected_average(start, result->reports)), 1e-5);
 }
 
 class Policies : public testing::TestWithParam<const char*> {};

@@ -41,6 +41,8 @@ CASES = {
                 "cli/c.cc": '#include "train/t.h"\n#include "b.h"\n#include "tests/x.h"\n',
                 "train/t.h": "",
                 "tests/x.h": '#include "cli/none.h"\n',
+                "tests/unit/t.cc": '#include "help.h"\n#include "nohelp.h"\n',
+                "tests/unit/help.h": "",
                 "bench/b.cc": '#include "sync/s.h"\n#include "cli/c.h"\n',
                 "cli/c.h": "",
             },
@@ -54,6 +56,7 @@ CASES = {
                 "cli/c.cc:2",
                 "cli/c.cc:3",
                 "tests/x.h:1",
+                "tests/unit/t.cc:2",
             },
         )
     ],
@@ -133,13 +136,18 @@ CASES = {
                 "  v.resize(  // set-up:\n      3);\n  v.resize(4);\n}\n"
                 "// set-up: reads the\n// settings.\n"
                 "void S::open() {\n  p = std::make_unique<int>(1);\n}\n"
-                "void S::run() {\n  // set-up: once\n  v.reserve(1);\n  v->insert(2);\n}\n",
+                "void S::run() {\n  // set-up: once\n  v.reserve(1);\n  v->insert(2);\n"
+                "  bitmap.insert(3);\n}\n",
+                "sync/accumulator_fail.cc": "void f() {\n  if (bad) {\n"
+                "    // failure: the job ends.\n    end(\"x\" +\n        std::to_string(1));\n"
+                "    end(\"x\" +\n        std::to_string(1));\n  }\n}\n",
                 "sync/planner.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
                 "sync/accumulator_sum.cc": "void f(V& v) {\n  free(malloc(1));\n}\n",
                 "tests/x_datapath.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
             },
             {f"transport/x_datapath.cc:{line}" for line in (2, 4, 5, 6, 7, 8, 9, 11, 12)}
-            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/accumulator_sum.cc:2"},
+            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/accumulator_sum.cc:2"}
+            | {"sync/accumulator_fail.cc:7"},
         )
     ],
     "folders": [
@@ -161,6 +169,7 @@ CASES = {
                 "scripts/build": "cd /wo" + "rk/project\n",
                 "a/fine.md": "see https://example.org/work/a and src/home/b, todo lists, /tmp/x\n",
                 "build/skipped.cc": "int z;  \n",
+                "tests/fuzz/seeds/x_fuzz/cut": "no line end",
             },
             {"a/x.h:2", "a/y.h", "a/noend.py", "scripts/build:1"}
             | {"a/z.cc:1", "a/z.cc:2", "a/z.cc:3"},

@@ -239,7 +239,7 @@ bool ShmTransport::take_one(Rank sender, Completion& out) noexcept {
 
 bool ShmTransport::joined(std::uint32_t group) const noexcept {
   return std::any_of(joined_.begin(), joined_.end(),
-                     [&](const JoinedGroup& j) { return j.group == group; });
+                     [&](const JoinedGroup& j) { return j.uses > 0 && j.group == group; });
 }
 
 void ShmTransport::offer_room(Rank sender) noexcept {

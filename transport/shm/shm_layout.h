@@ -18,7 +18,8 @@
 //         A sender stores tail sc, then loads bell sc. So one of the two sees the other's store.
 //   room_wanted  the sender stores 1 sc, then kAsleep in its own bell, then loads head sc. The
 //         receiver stores head sc, then exchanges room_wanted sc, then loads the sender's bell sc.
-//   group_version  the owner changes `groups` relaxed, then adds sc; senders load acquire and then
+//   group_version  the owner changes `groups` relaxed, then adds 1 sc; senders load acquire and
+//   then
 //         read `groups` relaxed.
 //   state  the owner stores release; peers load acquire (nothing but the word itself is published).
 //   owner  a sender takes the ring by compare-exchange acquire and gives it up by a release store:

@@ -71,13 +71,13 @@ class ShmTransport final : public Transport {
   };
   struct JoinedGroup {
     std::uint32_t group = 0;
-    std::uint32_t uses = 0;
-    std::uint32_t slot = 0;  ///< In the segment header.
+    std::uint32_t uses = 0;  ///< 0: the slot is free.
   };
   enum class Admission : std::uint8_t { sent, refused, no_room };
 
   // shm_transport.cc
-  void publish_groups() noexcept;
+  void publish(std::uint32_t slot) noexcept;
+  Result<std::uint32_t> slot_for(std::uint32_t group);
   void leave(GroupUse& use) noexcept;
   void disconnect(EndpointId id) noexcept;
 
@@ -110,8 +110,8 @@ class ShmTransport final : public Transport {
   std::vector<Peer*> connected_;                     ///< Those not null.
   std::vector<pollfd> pidfds_;                       ///< Parallel to connected_.
   std::vector<Peer*> peer_of_rank_;
-  std::vector<GroupUse> uses_;  ///< By MembershipId.
-  std::vector<JoinedGroup> joined_;
+  std::vector<GroupUse> uses_;       ///< By MembershipId.
+  std::vector<JoinedGroup> joined_;  ///< By slot of the segment header.
 
   std::vector<RingConsumer> rings_;  ///< By sender's rank.
   LentRecords lent_;

@@ -12,10 +12,7 @@ namespace selmcast {
 namespace shm {
 namespace {
 
-/// Nobody loses frames for want of room here: a full ring is backpressure at its sender.
-constexpr std::uint64_t kNoWindowLimit = 1ULL << 40U;
-
-Capabilities shm_capabilities() noexcept {
+Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noexcept {
   Capabilities out;
   out.name = "shm";
   out.max_frame_bytes = kFrameMax;
@@ -23,7 +20,10 @@ Capabilities shm_capabilities() noexcept {
   out.max_request_slices = kSlicesMax;
   out.send_depth = kSendDepth;
   out.receive_buffers = kReceiveSlots;
-  out.receive_window_bytes = kNoWindowLimit;
+  // A full ring is backpressure at its sender, for all its destinations. A sender that keeps to its
+  // window leaves half of the ring free, so a peer that stopped reading stops nobody.
+  out.sender_window_bytes = ring_bytes / 2;
+  out.receive_window_bytes = out.sender_window_bytes * std::max(world - 1, 1U);
   return out;
 }
 
@@ -31,7 +31,7 @@ Capabilities shm_capabilities() noexcept {
 
 ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
     : segment_(std::move(segment)),
-      capabilities_(shm_capabilities()),
+      capabilities_(shm_capabilities(segment_.address.ring_bytes, world)),
       peer_of_rank_(world, nullptr),
       lent_(world, kReceiveSlots),
       sends_(kSendDepth) {
@@ -96,41 +96,37 @@ Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
 Result<Membership> ShmTransport::join(GroupAddress group, JoinAs as) {
   if (group.index == ~0U) return bad_input("shm: group index 4294967295 is not allowed");
   if (as == JoinAs::receiver) {
-    auto found = std::find_if(joined_.begin(), joined_.end(),
-                              [&](const JoinedGroup& j) { return j.group == group.index; });
-    if (found == joined_.end()) {
-      std::uint32_t slot = 0;
-      while (std::any_of(joined_.begin(), joined_.end(),
-                         [&](const JoinedGroup& j) { return j.slot == slot; })) {
-        ++slot;
-      }
-      if (slot >= kGroupSlots) {
-        return bad_input("shm: a rank can be in " + std::to_string(kGroupSlots) +
-                         " groups at once; group " + std::to_string(group.index) +
-                         " is one too many");
-      }
-      joined_.push_back({group.index, 0, slot});
-      found = joined_.end() - 1;
-    }
-    ++found->uses;
-    publish_groups();
+    const auto slot = slot_for(group.index);
+    if (!slot) return slot.error();
+    joined_[*slot].group = group.index;
+    if (++joined_[*slot].uses == 1) publish(*slot);
   }
   uses_.push_back({group.index, as, true, std::vector<MemberCache>(peers_.size())});
   return Membership(this, static_cast<MembershipId>(uses_.size() - 1));
 }
 
-void ShmTransport::publish_groups() noexcept {
-  SegmentHeader& header = segment_.header();
-  std::uint32_t used = 0;
-  for (const JoinedGroup& j : joined_) used = std::max(used, j.slot + 1);
-  for (std::uint32_t slot = 0; slot < kGroupSlots; ++slot) {
-    const auto found = std::find_if(joined_.begin(), joined_.end(),
-                                    [&](const JoinedGroup& j) { return j.slot == slot; });
-    // Relaxed, as the next: published by group_version below.
-    header.groups[slot].store(found == joined_.end() ? 0 : found->group + 1,
-                              std::memory_order_relaxed);
+Result<std::uint32_t> ShmTransport::slot_for(std::uint32_t group) {
+  std::size_t free = joined_.size();
+  for (std::size_t slot = 0; slot < joined_.size(); ++slot) {
+    if (joined_[slot].uses > 0 && joined_[slot].group == group) {
+      return static_cast<std::uint32_t>(slot);
+    }
+    if (joined_[slot].uses == 0) free = std::min(free, slot);
   }
-  header.groups_used.store(used, std::memory_order_relaxed);
+  if (free == kGroupSlots) {
+    return bad_input("shm: a rank can be in " + std::to_string(kGroupSlots) +
+                     " groups at once; group " + std::to_string(group) + " is one too many");
+  }
+  if (free == joined_.size()) joined_.emplace_back();
+  return static_cast<std::uint32_t>(free);
+}
+
+void ShmTransport::publish(std::uint32_t slot) noexcept {
+  SegmentHeader& header = segment_.header();
+  const JoinedGroup& joined = joined_[slot];
+  // Relaxed, as the next: published by group_version below.
+  header.groups[slot].store(joined.uses == 0 ? 0 : joined.group + 1, std::memory_order_relaxed);
+  header.groups_used.store(static_cast<std::uint32_t>(joined_.size()), std::memory_order_relaxed);
   // seq_cst: senders load it acquire in is_member() and then see the slots.
   header.group_version.fetch_add(1, std::memory_order_seq_cst);
 }
@@ -139,11 +135,12 @@ void ShmTransport::leave(GroupUse& use) noexcept {
   if (!use.open) return;
   use.open = false;
   if (use.as == JoinAs::send_only) return;
-  const auto found = std::find_if(joined_.begin(), joined_.end(),
-                                  [&](const JoinedGroup& j) { return j.group == use.group; });
-  if (found == joined_.end() || --found->uses > 0) return;
-  joined_.erase(found);
-  publish_groups();
+  for (std::uint32_t slot = 0; slot < joined_.size(); ++slot) {
+    JoinedGroup& joined = joined_[slot];
+    if (joined.uses == 0 || joined.group != use.group) continue;
+    if (--joined.uses == 0) publish(slot);
+    return;
+  }
 }
 
 void ShmTransport::disconnect(EndpointId id) noexcept {

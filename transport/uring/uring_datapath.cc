@@ -388,20 +388,20 @@ void UringTransport::wait(Duration at_most) noexcept {
     return;
   }
   const bool finished = completed_ != posted_ && slots_[completed_ % kSendDepth].done;
-  const Duration sleep = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
+  const Duration limit = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
   if (broken_) [[unlikely]] {
     pollfd wake_up{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(sleep).count();
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(limit).count();
     if (!finished) ::poll(&wake_up, 1, static_cast<int>(milliseconds));
     return;
   }
-  if (!finished && io_uring_cq_ready(&ring_) == 0 && sleep > Duration{}) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(sleep);
-    __kernel_timespec limit{};
-    limit.tv_sec = seconds.count();
-    limit.tv_nsec = (sleep - seconds).count();
+  if (!finished && io_uring_cq_ready(&ring_) == 0 && limit > Duration{}) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+    __kernel_timespec timeout{};
+    timeout.tv_sec = seconds.count();
+    timeout.tv_nsec = (limit - seconds).count();
     io_uring_cqe* entry = nullptr;
-    io_uring_submit_and_wait_timeout(&ring_, &entry, 1, &limit, nullptr);
+    io_uring_submit_and_wait_timeout(&ring_, &entry, 1, &timeout, nullptr);
   }
   // A wake-up that ended this wait must not end the next one too.
   take_wake_entry();

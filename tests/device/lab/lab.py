@@ -69,7 +69,9 @@ def require(loss=False):
 
 class Lab:
     """See the module. Rates are Mbit/s per rank or None, as seen on the wire with headers; `down`
-    is towards the rank. `loss` is the share of UDP packets dropped on the way to each rank."""
+    is towards the rank, where `queue_bytes` may wait before the port drops. Upwards the sender's
+    socket is held back instead, as by a real device. `loss` is the share of UDP packets (of bursts,
+    where offload makes them) dropped on the way to each rank."""
 
     def __init__(self, ranks, mtu=1500, down_mbps=None, up_mbps=None, loss=None,
                  queue_bytes=1 << 20):
@@ -188,16 +190,17 @@ class Lab:
         _run(["ip", "-n", bridge, "link", "set", port, "master", "br0", "up"])
         _run(["ip", "-n", name, "addr", "add", self.address(rank) + "/24", "dev", INTERFACE])
         _run(["ip", "-n", name, "link", "set", INTERFACE, "up"])
-        self._shape(bridge, port, self._down[rank])
-        self._shape(name, INTERFACE, self._up[rank])
+        self._shape(bridge, port, self._down[rank], self._queue_bytes)
+        # More than the sockets' send buffers together: full buffers, not drops, end the queue.
+        self._shape(name, INTERFACE, self._up[rank], 16 << 20)
 
-    def _shape(self, namespace, device, mbps):
+    def _shape(self, namespace, device, mbps, queue_bytes):
         if mbps is None:
             return
         # The bucket takes one whole offload burst, else it would be cut into packets here.
         _run(["tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf",
               "rate", f"{int(mbps * 1000)}kbit", "burst", str(80 * 1024),
-              "limit", str(self._queue_bytes)])
+              "limit", str(queue_bytes)])
 
     def _build_loss(self):
         rules = [f'oifname "p{rank}" ether type ip ip protocol udp '

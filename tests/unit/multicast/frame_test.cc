@@ -120,8 +120,8 @@ TEST(Frame, NamesWhatIsWrong) {
   EXPECT_EQ(error_with(0, 0xAD), FrameError::magic);
   EXPECT_EQ(error_with(2, 2), FrameError::version);
   EXPECT_EQ(error_with(3, 0), FrameError::kind);
-  EXPECT_EQ(error_with(3, 7), FrameError::kind);
-  EXPECT_EQ(error_with(3, 6), FrameError::none);
+  EXPECT_EQ(error_with(3, 8), FrameError::kind);
+  EXPECT_EQ(error_with(3, 7), FrameError::none);
   EXPECT_EQ(error_with(32, 6), FrameError::length);
   EXPECT_EQ(error_with(4, 0x45), FrameError::foreign_job);
   Bytes frame = golden_frame();
@@ -193,8 +193,9 @@ TEST(Frame, EveryNameIsDistinct) {
   }
   EXPECT_EQ(names.size(), 8U);
   names.clear();
-  for (int k = 1; k <= 6; ++k) names.insert(to_string(static_cast<FrameKind>(k)));
-  EXPECT_EQ(names, (std::set<std::string>{"ack", "credit", "data", "evict", "nack", "tail"}));
+  for (int k = 1; k <= 7; ++k) names.insert(to_string(static_cast<FrameKind>(k)));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"ack", "alive", "credit", "data", "evict", "nack", "tail"}));
 }
 
 // NACK payloads.

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,13 +19,11 @@ namespace selmcast::testing {
 
 /// A file's bytes: `length` says how long the header is, whatever `header` holds.
 inline Bytes safetensors_bytes(std::uint64_t length, std::string_view header, const Bytes& data) {
-  constexpr std::size_t kLengthBytes = 8;
-  Bytes out(kLengthBytes + header.size() + data.size());
-  store_le(out.data(), length);
-  const auto after_header =
-      std::ranges::copy(std::as_bytes(std::span(header)), out.begin() + kLengthBytes).out;
-  std::ranges::copy(data, after_header);
-  return out;
+  WireWriter out;
+  out.put(length);
+  for (const char c : header) out.put(static_cast<std::uint8_t>(c));
+  for (const std::byte b : data) out.put(static_cast<std::uint8_t>(b));
+  return out.take();
 }
 inline Bytes safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   return safetensors_bytes(header.size(), header, Bytes(data_bytes));

@@ -1,6 +1,7 @@
 // What the rendezvous tests share.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,0 +1,123 @@
+// Push-to-post and receive-to-accumulate, per frame, and the plan lookup. A round is ResNet-50-like
+// in frame size but smaller, so that it is timed without the memory's limits; see bench_memory for
+// those.
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <vector>
+
+#include "bench/null_transport.h"
+#include "multicast/receive_session.h"
+#include "multicast/send_session.h"
+#include "sync/accumulator.h"
+#include "sync/program.h"
+
+namespace selmcast {
+namespace {
+
+constexpr std::uint32_t kPayload = 1432;
+constexpr std::uint32_t kFrames = 704;  // 1 MB
+constexpr std::uint32_t kJob = 7;
+constexpr StreamShape kShape{std::uint64_t{kFrames} * kPayload, kPayload, 44};
+
+/// From the start of a round until all its frames are with the transport: digest, header, checksum,
+/// requests, completions.
+void push_to_post(benchmark::State& state) {
+  NullTransport transport;
+  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
+  SendSession session(**port, {.shape = kShape, .wire_overhead_bytes = 42});
+  const std::vector<std::byte> stream(kShape.bytes, std::byte{1});
+  const std::vector<LaneSpec> lanes{{(*port)->destination(1), {1}, false}};
+  std::array<Completion, 64> done{};
+  TimePoint now{};
+  std::uint32_t round = 0;
+  for (auto _ : state) {
+    ++round;
+    session.begin(now, 0, round, stream.data(), 0, lanes, 1'000'000'000'000);
+    session.on_control({.kind = FrameKind::credit,
+                        .job = kJob,
+                        .sender = 1,
+                        .round = round,
+                        .offset = kShape.bytes},
+                       {}, now);
+    for (std::uint32_t sent = 0; sent < kFrames;) {
+      now += std::chrono::milliseconds(1);
+      sent += session.progress(now);
+      (*port)->flush();
+      const std::size_t n = transport.poll(done);
+      for (const Completion& c : std::span(done).first(n)) (*port)->on_send_completion(c);
+    }
+    session.on_control({.kind = FrameKind::ack, .job = kJob, .sender = 1, .round = round}, {}, now);
+    if (!session.done()) return state.SkipWithError("the round did not end");
+  }
+  state.SetItemsProcessed(state.iterations() * kFrames);
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kShape.bytes));
+}
+BENCHMARK(push_to_post)->Unit(benchmark::kMicrosecond);
+
+/// From a frame's bytes in a receive buffer until they are in the accumulator: parse, checksum,
+/// bitmap, digest, add.
+void receive_to_accumulate(benchmark::State& state) {
+  NullTransport transport;
+  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
+  ReceiveSession session(**port, {.shape = kShape});
+  Accumulator accumulator(kShape, MixKind::average, state.range(0) != 0);
+  const std::vector<float> own(kShape.bytes / sizeof(float), 1.0F);
+  constexpr std::size_t kFrameBytes = kFrameHeaderBytes + kPayload;
+  std::vector<std::byte> received(std::size_t{kFrames} * kFrameBytes, std::byte{0x3C});
+  std::array<Completion, 64> done{};
+  const std::array<Rank, 1> senders{1};
+  TimePoint now{};
+  std::uint32_t round = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    ++round;
+    for (std::uint32_t f = 0; f < kFrames; ++f) {
+      const auto frame = std::span(received).subspan(f * kFrameBytes, kFrameBytes);
+      encode_frame({.job = kJob,
+                    .sender = 1,
+                    .round = round,
+                    .chunk = f / kShape.chunk_frames,
+                    .offset = kShape.offset_of(f),
+                    .length = kPayload},
+                   frame.subspan(kFrameHeaderBytes), frame.data());
+    }
+    session.begin(now, 0, round, senders);
+    state.ResumeTiming();
+    accumulator.begin();
+    std::uint32_t merged = 0;
+    for (std::uint32_t f = 0; f < kFrames; ++f) {
+      const auto frame = std::span(received).subspan(f * kFrameBytes, kFrameBytes);
+      const ParsedFrame parsed = parse_frame(frame, kJob);
+      if (parsed.error != FrameError::none) break;
+      if (session.on_data(parsed.header, parsed.payload, now) != Verdict::fresh) break;
+      accumulator.add(f, parsed.payload, own.data());
+      ++merged;
+    }
+    if (merged != kFrames) return state.SkipWithError("a frame was refused");
+    session.progress(now);
+    (*port)->flush();
+    const std::size_t n = transport.poll(done);
+    for (const Completion& c : std::span(done).first(n)) (*port)->on_send_completion(c);
+  }
+  state.SetItemsProcessed(state.iterations() * kFrames);
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kShape.bytes));
+}
+BENCHMARK(receive_to_accumulate)
+    ->ArgName("deterministic")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMicrosecond);
+
+void plan_lookup(benchmark::State& state) {
+  Program program;
+  program.cycle.resize(static_cast<std::size_t>(state.range(0)));
+  std::uint64_t round = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(&program.round(++round));
+}
+BENCHMARK(plan_lookup)->Arg(4)->Arg(64);
+
+}  // namespace
+}  // namespace selmcast

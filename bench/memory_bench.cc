@@ -1,0 +1,130 @@
+// Memory bandwidth of the accumulate kernels against this machine's own, in the manner of STREAM
+// (McCalpin, "Memory bandwidth and machine balance", 1995): copy and triad of arrays far larger
+// than the caches. Kernels and references take turns, so that a busy machine slows both alike, and
+// the ratio is taken within each turn.
+//
+//   bench_memory [MiB per array = 64] [turns = 15]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hwconf/machine.h"
+#include "sync/kernels.h"
+
+namespace selmcast {
+namespace {
+
+struct Arrays {
+  explicit Arrays(std::size_t n) : a(n, 1.0F), b(n, 2.0F), c(n, 3.0F) {}
+  const std::byte* update() const { return reinterpret_cast<const std::byte*>(b.data()); }
+  std::vector<float> a, b, c;
+};
+
+struct Case {
+  const char* name;
+  double bytes_per_element;  ///< Read and written, as STREAM counts: no write-allocate.
+  std::function<void(Arrays&)> run;
+  std::vector<double> gbs = {};  ///< One per turn.
+};
+
+// Plain loops that the compiler vectorises, as the reference for what a core can move. Not inlined,
+// so that they cannot be merged or dropped.
+[[gnu::noinline]] void copy(float* a, const float* b, std::size_t n) {
+  std::memcpy(a, b, n * sizeof(float));
+}
+[[gnu::noinline]] void triad(float* a, const float* b, const float* c, float s, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) a[i] = b[i] + s * c[i];
+}
+
+std::vector<Case> cases() {
+  // The engine calls a kernel per frame; 358 floats are a payload of 1432 bytes.
+  constexpr std::size_t kFrame = 358;
+  const auto by_frame = [](Arrays& x, auto&& kernel) {
+    for (std::size_t i = 0; i + kFrame <= x.a.size(); i += kFrame) kernel(i, kFrame);
+  };
+  return {
+      {"stream copy", 8, [](Arrays& x) { copy(x.a.data(), x.b.data(), x.a.size()); }},
+      {"stream triad", 12,
+       [](Arrays& x) { triad(x.a.data(), x.b.data(), x.c.data(), 0.5F, x.a.size()); }},
+      {"sum += update", 12,
+       [by_frame](Arrays& x) {
+         by_frame(x, [&](std::size_t i, std::size_t n) {
+           kernels::add(&x.a[i], x.update() + i * sizeof(float), n);
+         });
+       }},
+      {"sum += update - own", 16,
+       [by_frame](Arrays& x) {
+         by_frame(x, [&](std::size_t i, std::size_t n) {
+           kernels::add_difference(&x.a[i], x.update() + i * sizeof(float), &x.c[i], n);
+         });
+       }},
+      {"own += sum * scale", 12,
+       [](Arrays& x) { kernels::finish_difference(x.a.data(), x.c.data(), 0.25F, x.a.size()); }},
+  };
+}
+
+double seconds_of(const std::function<void(Arrays&)>& run, Arrays& arrays) {
+  const auto begin = std::chrono::steady_clock::now();
+  run(arrays);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+void measure(std::vector<Case>& list, std::size_t elements, int turns) {
+  Arrays arrays(elements);
+  for (const Case& c : list) seconds_of(c.run, arrays);  // Warm-up: pages and clocks.
+  for (int turn = 0; turn < turns; ++turn) {
+    for (Case& c : list) {
+      const double bytes = c.bytes_per_element * static_cast<double>(elements);
+      c.gbs.push_back(bytes / seconds_of(c.run, arrays) / 1e9);
+    }
+  }
+}
+
+void print(const std::vector<Case>& list) {
+  std::printf("%-22s %8s %8s %8s %16s\n", "GB/s", "median", "low", "high", "ratio to triad");
+  for (const Case& c : list) {
+    std::vector<double> ratios;
+    for (std::size_t t = 0; t < c.gbs.size(); ++t) ratios.push_back(c.gbs[t] / list[1].gbs[t]);
+    std::printf("%-22s %8.2f %8.2f %8.2f %16.2f\n", c.name, quantile(c.gbs, 0.5),
+                quantile(c.gbs, 0), quantile(c.gbs, 1), quantile(ratios, 0.5));
+  }
+}
+
+/// The number at this place of the command line, 0 if it is none within [1, most].
+long argument(int argc, char** argv, int at, long fallback, long most) {
+  if (at >= argc) return fallback;
+  char* end = nullptr;
+  const long value = std::strtol(argv[at], &end, 10);
+  return *end == '\0' && value >= 1 && value <= most ? value : 0;
+}
+
+}  // namespace
+}  // namespace selmcast
+
+int main(int argc, char** argv) {
+  using namespace selmcast;
+  const long mib = argument(argc, argv, 1, 64, 4096);
+  const long turns = argument(argc, argv, 2, 15, 10'000);
+  if (argc > 3 || mib == 0 || turns == 0) {
+    std::fprintf(stderr, "usage: bench_memory [MiB per array, 1 to 4096] [turns, 1 to 10000]\n");
+    return 2;
+  }
+  std::fprintf(stderr, "%s\n", machine_facts(describe_machine()).c_str());
+  const std::size_t elements = (static_cast<std::size_t>(mib) << 20U) / sizeof(float);
+  std::printf("three arrays of %ld MiB, one thread, %ld turns\n", mib, turns);
+  auto list = cases();
+  measure(list, elements, static_cast<int>(turns));
+  print(list);
+  return 0;
+}

@@ -1,0 +1,48 @@
+# Installs the program and the library: one archive, the public headers, and what find_package and
+# pkg-config need to find them.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(objects)
+foreach(floor base hwconf transport multicast probes sync)
+  get_target_property(type selmcast_${floor} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    list(APPEND objects $<TARGET_OBJECTS:selmcast_${floor}>)
+  endif()
+endforeach()
+add_library(selmcast_archive STATIC ${objects})
+set_target_properties(selmcast_archive PROPERTIES OUTPUT_NAME selmcast EXPORT_NAME selmcast
+  LINKER_LANGUAGE CXX)
+# Public headers name base/ headers by their path from the root, hence the second folder.
+target_include_directories(selmcast_archive INTERFACE
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/selmcast>)
+target_compile_features(selmcast_archive INTERFACE cxx_std_20)
+target_link_libraries(selmcast_archive INTERFACE Threads::Threads
+  $<INSTALL_INTERFACE:uring> $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash>
+  $<INSTALL_INTERFACE:hwloc>)
+
+install(TARGETS selmcast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS selmcast_archive EXPORT selmcast-targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/selmcast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h")
+# Those of base/ that the public headers include.
+install(FILES base/check.h base/result.h base/units.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/selmcast/base)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/selmcast)
+install(EXPORT selmcast-targets NAMESPACE selmcast:: DESTINATION ${package_folder})
+configure_package_config_file(cmake/selmcast-config.cmake.in selmcast-config.cmake
+  INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(selmcast-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/selmcast-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/selmcast-config-version.cmake DESTINATION ${package_folder})
+# The prefix is taken from where the file lies, so that an installation can be moved.
+file(RELATIVE_PATH SELMCAST_PREFIX_FROM_PKGCONFIG
+  ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/selmcast.pc.in selmcast.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/selmcast.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

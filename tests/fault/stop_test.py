@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""A worker that hangs (SIGSTOP) keeps its connections open: only deadlines can notice. The others
+evict it by name and finish; nothing is left."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import kill_test  # noqa: E402
+
+
+class Stopped(unittest.TestCase):
+    def stop_one(self, transport, victim):
+        with tempfile.TemporaryDirectory(prefix="selmcast-stop-") as folder:
+            job = kill_test.start_job(transport, folder)
+            while len(kill_test.children_of(job.pid)) < kill_test.WORKERS and job.poll() is None:
+                time.sleep(0.005)
+            pids = kill_test.children_of(job.pid)
+            time.sleep(1.0)
+            self.assertIsNone(job.poll(), "the job ended before the stop")
+            os.kill(pids[victim], signal.SIGSTOP)
+            try:
+                output, errors = job.communicate(timeout=60)
+            finally:
+                job.kill()
+            self.assertEqual(job.returncode, 0, errors)
+            document = json.loads(output)
+            self.assertEqual(document["failed_ranks"], [victim])
+            self.assertTrue(document["verified"])
+            self.assertEqual(len(document["rounds"]), 40)
+            self.assertIn(f"rank {victim}", errors)
+            self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
+            self.assertEqual(kill_test.leftovers(folder), [])
+
+    def test_shm(self):
+        self.stop_one("shm", 3)
+
+    def test_uring_also_when_it_is_the_publisher(self):
+        self.stop_one("uring", 0)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))

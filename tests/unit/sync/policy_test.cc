@@ -1,0 +1,165 @@
+#include "sync/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace selmcast {
+namespace {
+
+std::string canonical(const std::string& text) {
+  const auto policy = parse_policy(text);
+  EXPECT_TRUE(policy.has_value()) << text << ": " << policy.error().message;
+  return policy ? to_string(*policy) : "";
+}
+
+TEST(Policy, DefaultsAndOrder) {
+  const std::string all =
+      "share=even select=all route=star pace=bsp mix=average codec=identity order=fifo groups=rows";
+  EXPECT_EQ(canonical(""), all);
+  EXPECT_EQ(canonical(" \t\n "), all);
+  EXPECT_EQ(canonical("order=fifo   mix=average\tselect=all"), all);
+  EXPECT_EQ(
+      canonical("select=selmcast:3"),
+      "share=even select=selmcast:3 route=star pace=bsp mix=average codec=identity order=fifo "
+      "groups=rows");
+  EXPECT_EQ(canonical("groups=sender route=unicast select=selmcast:3,0"),
+            "share=even select=selmcast:3,0 route=unicast pace=bsp mix=average codec=identity "
+            "order=fifo groups=sender");
+  EXPECT_EQ(canonical("select=random:2"),
+            "share=even select=random:2 route=star pace=bsp mix=average codec=identity order=fifo "
+            "groups=sender");
+  EXPECT_EQ(canonical("mix=sgd"),
+            "share=even select=all route=star pace=bsp mix=sgd codec=identity order=fifo "
+            "groups=rows");
+}
+
+TEST(Policy, CanonicalTextParsesToItself) {
+  for (const auto* text : {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
+                           "select=random:2 route=unicast", "gossip", "select=selmcast:1,0"}) {
+    EXPECT_EQ(canonical(canonical(text)), canonical(text));
+  }
+}
+
+TEST(Policy, NamesExpandFirstAndWordsOverride) {
+  EXPECT_EQ(canonical("bsp"), canonical("mix=sgd"));
+  EXPECT_EQ(canonical("selmcast"), canonical("select=selmcast:2"));
+  EXPECT_EQ(canonical("orpheus"), canonical("select=random:2"));
+  EXPECT_EQ(canonical("gossip"), canonical("select=random:1"));
+  EXPECT_EQ(canonical("select=selmcast:5 selmcast"), canonical("select=selmcast:5"));
+  EXPECT_EQ(canonical("bsp mix=average"), canonical(""));
+  for (const auto& [name, expansion] : policy_names()) {
+    EXPECT_EQ(canonical(name), canonical(expansion));
+  }
+}
+
+TEST(Policy, BoundOnRounds) {
+  const auto k = [](const char* text, std::uint32_t n) {
+    return parse_policy(text)->resolved_k(n);
+  };
+  EXPECT_EQ(k("select=selmcast:3", 8), 4U);    // ceil(7/3) = 3, at least 4.
+  EXPECT_EQ(k("select=selmcast:3", 32), 11U);  // ceil(31/3)
+  EXPECT_EQ(k("select=selmcast:1", 8), 7U);
+  EXPECT_EQ(k("select=selmcast:3,2", 32), 2U);
+  EXPECT_EQ(k("select=selmcast:3,0", 32), 0U);
+  EXPECT_EQ(k("select=random:3", 32), 0U);
+  EXPECT_EQ(k("select=all", 32), 1U);
+}
+
+TEST(Policy, OneNoticeForABiasedMean) {
+  EXPECT_TRUE(parse_policy("")->notices.empty());
+  EXPECT_TRUE(parse_policy("mix=sgd")->notices.empty());
+  for (const auto* text : {"select=selmcast:2", "select=random:2"}) {
+    const auto policy = parse_policy(text);
+    ASSERT_EQ(policy->notices.size(), 1U);
+    EXPECT_NE(policy->notices[0].find("in-degrees"), std::string::npos);
+    EXPECT_EQ(policy->notices[0].find('\n'), std::string::npos);
+  }
+}
+
+TEST(Policy, SaysWhatToChange) {
+  const struct {
+    const char* text;
+    const char* expected;
+  } cases[] = {
+      {"colour=red", "unknown axis in 'colour=red'; axes are share, select"},
+      {"=all", "unknown axis in '=all'"},
+      {"select=some", "unknown value 'some' of select; allowed are all, selmcast:p[,k], random:p"},
+      {"select=", "unknown value '' of select"},
+      {"mix=average:3", "mix=average takes no argument, but has ':3'"},
+      {"select=all:2", "select=all takes no argument"},
+      {"pace=bsp pace=bsp", "pace is given twice"},
+      {"select=all select=random:1", "select is given twice ('all' and 'select=random:1')"},
+      {"pace=ssp:2", "pace=ssp belongs to a later version; this one has pace=bsp"},
+      {"pace=overlap", "pace=overlap belongs to a later version"},
+      {"select=neighbours", "select=neighbours belongs to a later version"},
+      {"share=rate", "later version; this one has share=even"},
+      {"route=ps:2", "later version; this one has route=star, unicast"},
+      {"mix=age:0.9", "later version; this one has mix=average, sgd"},
+      {"codec=cast:bf16", "later version; this one has codec=identity"},
+      {"order=priority", "later version; this one has order=fifo"},
+      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, orpheus, gossip"},
+      {"average", "'average' is a value without its axis; write mix=average"},
+      {"random", "'random' is a value without its axis; write select=random:p"},
+      {"bsp gossip", "two names, 'bsp' and 'gossip'; keep one"},
+      {"select=selmcast", "select=selmcast:p needs a number of receivers p of 1 or more"},
+      {"select=selmcast:", "p of 1 or more"},
+      {"select=selmcast:0", "p of 1 or more, found 'selmcast:0'"},
+      {"select=selmcast:-1", "p of 1 or more"},
+      {"select=selmcast:1.5", "p of 1 or more"},
+      {"select=selmcast:3x", "p of 1 or more"},
+      {"select=selmcast:70000", "p of 1 or more"},
+      {"select=selmcast:99999999999999999999", "p of 1 or more"},
+      {"select=selmcast:3,", "k in select=selmcast:p,k must be a number of rounds"},
+      {"select=selmcast:3,x", "k in select=selmcast:p,k"},
+      {"select=selmcast:3,4,5", "k in select=selmcast:p,k"},
+      {"select=random:3,4", "select=random:p has no bound k"},
+      {"select=random", "select=random:p needs a number of receivers"},
+      {"select=selmcast:2 mix=sgd", "mix=sgd needs select=all"},
+      {"select=random:2 mix=sgd", "use mix=average or select=all"},
+      {"bsp select=selmcast:2", "mix=sgd needs select=all"},
+      {"select=random:2 groups=rows", "groups=rows needs the ring plan"},
+      {"sel\x1b[31mect=\xff", "unknown axis in 'sel?[31mect=?'"},
+  };
+  for (const auto& entry : cases) {
+    const auto policy = parse_policy(entry.text);
+    ASSERT_FALSE(policy.has_value()) << entry.text;
+    const auto& error = policy.error();
+    EXPECT_EQ(error.kind, ErrorKind::bad_input);
+    EXPECT_NE(error.message.find(entry.expected), std::string::npos) << error.message;
+    EXPECT_TRUE(std::all_of(error.message.begin(), error.message.end(), [](char c) {
+      return c >= ' ' && c <= '~';
+    })) << error.message;
+  }
+  EXPECT_LT(parse_policy(std::string(100'000, 'x')).error().message.size(), 300U);
+}
+
+TEST(Policy, NumberOfWorkers) {
+  const auto check = [](const char* text, std::uint32_t n) {
+    return check_policy(*parse_policy(text), n);
+  };
+  EXPECT_TRUE(check("", 1).has_value());
+  EXPECT_TRUE(check("select=selmcast:7", 8).has_value());
+  EXPECT_TRUE(check("", 65'535).has_value());
+  EXPECT_FALSE(check("", 0).has_value());
+  EXPECT_FALSE(check("", 65'536).has_value());
+  const auto many = check("select=selmcast:8", 8);
+  ASSERT_FALSE(many.has_value());
+  EXPECT_NE(many.error().message.find("8 workers has 7 others; lower p"), std::string::npos);
+  const auto alone = check("select=random:1", 1);
+  ASSERT_FALSE(alone.has_value());
+  EXPECT_NE(alone.error().message.find("use select=all"), std::string::npos);
+}
+
+TEST(Policy, WordListHoldsOneDefaultPerAxis) {
+  std::vector<std::string> axes;
+  for (const auto& word : policy_words()) {
+    EXPECT_FALSE(word.meaning.empty());
+    if (word.is_default) axes.push_back(word.axis);
+  }
+  EXPECT_EQ(axes, (std::vector<std::string>{"share", "select", "route", "pace", "mix", "codec",
+                                            "order", "groups"}));
+}
+
+}  // namespace
+}  // namespace selmcast
