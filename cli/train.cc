@@ -1,7 +1,10 @@
 #include "cli/train.h"
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -70,6 +73,13 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
   progress.finish();
   for (const auto& line : outcome->child_errors) print_notice(line);
   return result;
+}
+
+/// Before anything is started; the old content of the file stays.
+Result<void> check_plot_file(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
+  return bad_input("--plot " + path + ": cannot open for writing: " + std::strerror(errno) +
+                   "; name a file in an existing folder");
 }
 
 Result<void> train(TrainCommand& command) {
