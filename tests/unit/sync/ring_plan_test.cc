@@ -340,7 +340,7 @@ TEST(RingPlan, OneRoundForAllPairsNeedsEqualReceivers) {
 
 TEST(RingPlan, PatchesOnlyWhereTheSenderCanPayTwice) {
   const std::vector<Kbps> rx = {500, 300, 200, 200, 200, 200, 200};
-  for (const Kbps tx : {100, 199, 200}) {
+  for (const auto tx : std::vector<Kbps>{100, 199, 200}) {
     const auto plan = RingPlan::make(2, std::vector<Kbps>(7, tx), rx, 0);
     ASSERT_TRUE(plan.has_value());
     std::size_t patches = 0;
