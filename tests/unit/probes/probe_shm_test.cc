@@ -35,7 +35,11 @@ class ProbeOnShm : public testing::Test {
   std::vector<LinkEstimate> run_rank(Rank rank, std::string& why) const {
     auto store = connect_store(at_, rank, kWorld, std::chrono::seconds(20));
     if (!store) return why = store.error().message, std::vector<LinkEstimate>();
-    auto transport = open_transport("shm", {.job = job_, .rank = rank, .world = kWorld});
+    TransportConfig place;
+    place.job = job_;
+    place.rank = rank;
+    place.world = kWorld;
+    auto transport = open_transport("shm", place);
     if (!transport) return why = transport.error().message, std::vector<LinkEstimate>();
     const PeerAddress own = (*transport)->address();
     static_cast<void>((*store)->put("address/" + std::to_string(rank), own.view()));
@@ -73,7 +77,7 @@ class ProbeOnShm : public testing::Test {
 };
 
 TEST_F(ProbeOnShm, AllRanksReachTheSameEstimates) {
-  if (const auto opened = open_transport("shm", {.world = 1}); !opened) {
+  if (const auto opened = open_transport("shm", TransportConfig{}); !opened) {
     GTEST_SKIP() << opened.error().message;
   }
   std::vector<std::vector<LinkEstimate>> estimates(kWorld);
