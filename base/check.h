@@ -10,8 +10,8 @@ namespace selmcast {
 }  // namespace selmcast
 
 /// Active in every build: it guards invariants, never input (input gets an Error).
-#define SELMCAST_CHECK(condition, message)                                        \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::selmcast::check_failed(__FILE__, __LINE__, #condition, message);          \
+#define SELMCAST_CHECK(condition, message)                               \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]]                                       \
+      ::selmcast::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)

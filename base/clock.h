@@ -16,8 +16,8 @@ class Clock {
 class SteadyClock final : public Clock {
  public:
   TimePoint now() const noexcept override {
-    return TimePoint(std::chrono::duration_cast<Duration>(
-        std::chrono::steady_clock::now().time_since_epoch()));
+    return TimePoint(
+        std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
   }
 };
 

@@ -18,7 +18,7 @@ struct LinkEstimate {
   Rank rank = 0;
   LinkSide transmit;
   LinkSide receive;
-  Duration latency{};   ///< Median half round trip.
+  Duration latency{};  ///< Median half round trip.
   TimePoint measured{};
   std::uint32_t repeats = 0;
 };

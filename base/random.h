@@ -36,6 +36,8 @@ class SplitMix64 {
 };
 
 /// One output of SplitMix64 for `seed`: mixes a counter or several xor-ed seeds into a fresh one.
-constexpr std::uint64_t mix_seed(std::uint64_t seed) noexcept { return SplitMix64(seed)(); }
+constexpr std::uint64_t mix_seed(std::uint64_t seed) noexcept {
+  return SplitMix64(seed)();
+}
 
 }  // namespace selmcast

@@ -11,8 +11,10 @@ namespace selmcast {
 
 /// What kind of failure an Error is; the command line turns it into the exit status.
 enum class ErrorKind {
-  bad_input,    ///< The caller's input is wrong: exit 2. The text names field, value, what is allowed.
-  unavailable,  ///< This machine lacks something (device, permission, package): exit 3, with remedy.
+  bad_input,    ///< The caller's input is wrong: exit 2. The text names field, value, what is
+                ///< allowed.
+  unavailable,  ///< This machine lacks something (device, permission, package): exit 3, with
+                ///< remedy.
   failed,       ///< It ran and failed (peer lost, deadline passed, store gone): exit 1.
 };
 
@@ -22,15 +24,22 @@ struct Error {
   std::string message;
 };
 
-inline Error bad_input(std::string message) { return {ErrorKind::bad_input, std::move(message)}; }
-inline Error unavailable(std::string message) { return {ErrorKind::unavailable, std::move(message)}; }
-inline Error failed(std::string message) { return {ErrorKind::failed, std::move(message)}; }
+inline Error bad_input(std::string message) {
+  return {ErrorKind::bad_input, std::move(message)};
+}
+inline Error unavailable(std::string message) {
+  return {ErrorKind::unavailable, std::move(message)};
+}
+inline Error failed(std::string message) {
+  return {ErrorKind::failed, std::move(message)};
+}
 
 /// Holds a T or an Error. Converts implicitly from both. Reading the absent side aborts (CHECK).
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool has_value() const noexcept { return state_.index() == 0; }

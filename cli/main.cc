@@ -8,16 +8,20 @@
 
 #include "cli/common.h"
 #include "cli/doctor.h"
+#include "cli/plan.h"
 #include "cli/policies.h"
 #include "cli/run.h"
+#include "cli/train.h"
 
 namespace selmcast {
 namespace {
 
 void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
+  add_plan_command(app, exit_status);
   add_policies_command(app, exit_status);
   add_run_command(app, exit_status);
+  add_train_command(app, exit_status);
   add_worker_command(app, exit_status);
 }
 

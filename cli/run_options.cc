@@ -5,9 +5,10 @@
 #include <filesystem>
 
 #include "probes/links_json.h"
-#include "sync/policy.h"
+#include "sync/program.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
+#include "transport/open.h"
 
 namespace selmcast {
 
@@ -134,6 +135,38 @@ Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint
   return std::optional(std::move(table));
 }
 
+Result<void> check_transport(const RunOptions& options,
+                             const std::vector<std::string>& interfaces) {
+  if (options.transport == "sim") return {};
+  TransportConfig config;
+  config.mtu = options.mtu;
+  for (const auto& interface : interfaces.empty() ? std::vector<std::string>{""} : interfaces) {
+    config.interface = interface;
+    if (auto opened = open_transport(options.transport, config); !opened) {
+      return std::move(opened).error();
+    }
+  }
+  return {};
+}
+
+namespace {
+/// A links table may allow no plan; better to say so before anything starts.
+Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
+  auto links = load_links(options, world);
+  if (!links) return std::move(links).error();
+  if (!*links) return {};
+  View view;
+  view.epoch = 1;
+  view.seed = options.seed;
+  view.tx_kbps = (*links)->tx_kbps;
+  view.rx_kbps = (*links)->rx_kbps;
+  for (Rank rank = 0; rank < world; ++rank) view.members.push_back(rank);
+  auto program = compile(view, *parse_policy(options.policy), 0);
+  if (program) return {};
+  return bad_input(options.links_file + ": " + program.error().message);
+}
+}  // namespace
+
 Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
   if (world == 0 || world > 65'535) {
     return bad_input("--workers: " + std::to_string(world) + " is not within 1..65535");
@@ -152,7 +185,7 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
   if (auto ok = check_policy(*parse_policy(o.policy), world); !ok) return ok;
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
   if (auto count = parameter_count(o); !count) return std::move(count).error();
-  if (auto links = load_links(o, world); !links) return std::move(links).error();
+  if (auto plan = check_plan(o, world); !plan) return plan;
   if (o.dump_folder.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(o.dump_folder, error);

@@ -36,6 +36,9 @@ std::vector<std::string> as_arguments(const RunOptions& options);
 /// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks.
 Result<void> check_run_options(const RunOptions& options, std::uint32_t world);
 
+/// Checks that this machine has the transport on each of the interfaces (none named: the default).
+Result<void> check_transport(const RunOptions& options, const std::vector<std::string>& interfaces);
+
 /// The `S` of --init seed:S; absent when --init was not given.
 Result<std::optional<std::uint64_t>> init_seed(const RunOptions& options);
 /// Rank r's parameter i = ((1000003 r + 7919 i + S) mod 1024) / 1024.

@@ -16,7 +16,8 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::ui
                                                    std::uint32_t chunk_frames) {
   SELMCAST_CHECK(chunk_frames > 0, "a chunk holds at least one frame");
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
-  std::unique_ptr<FramePort> port(new FramePort(transport, job, self, world, chunk_frames));
+  std::unique_ptr<FramePort> port(new FramePort(  // set-up: made once
+      transport, job, self, world, chunk_frames));
   auto region = transport.register_memory(port->arena_);
   if (!region) return std::move(region).error();
   port->arena_region_ = std::move(region).value();

@@ -45,6 +45,9 @@ class FramePort {
                                                  std::uint32_t world, std::uint32_t chunk_frames);
 
   Result<void> connect(Rank rank, const PeerAddress& address);
+  /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver
+  /// that does not read holds up its senders, it holds up nobody any more.
+  void disconnect(Rank rank) noexcept { endpoints_[rank].reset(); }
   Rank self() const noexcept { return self_; }
   std::uint32_t world() const noexcept { return world_; }
   Transport& transport() const noexcept { return transport_; }

@@ -77,6 +77,7 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
 void SendSession::drop(Rank rank) noexcept {
   auto& peer = peers_[rank];
   peer.dropped = true;
+  port_.disconnect(rank);
   settle(rank, ReceiverState::lost);
 }
 
@@ -260,9 +261,11 @@ void SendSession::check_deadlines(TimePoint now) noexcept {
       const TimePoint expires =
           std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
       if (expires <= now) {
+        const bool silent = peer.last_heard + settings_.timeout <= now;
         port_.send_control(
             rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_}, {});
         settle(rank, ReceiverState::evicted);
+        if (silent) port_.disconnect(rank);
       } else {
         wake_at(expires);
       }

@@ -13,9 +13,10 @@ namespace selmcast {
 /// One open round of one stream. Keeps a contributor count per frame, so that a sender that dies
 /// in mid-round leaves whole frames, each divided by its own count. One thread.
 ///
-/// `average`: own += sum(update - own) / (contributors + 1), the gossip mean in difference form, which
-/// leaves equal inputs equal bit for bit (Xiao and Boyd 2004 give the weights for equal degrees).
-/// `sgd`: own = (own + sum(update)) / (contributors + 1), the all-reduce mean of gradients.
+/// `average`: own += sum(update - own) / (contributors + 1), the gossip mean in difference form,
+/// which leaves equal inputs equal bit for bit (Xiao and Boyd 2004 give the weights for equal
+/// degrees). `sgd`: own = (own + sum(update)) / (contributors + 1), the all-reduce mean of
+/// gradients.
 class Accumulator {
  public:
   /// Allocates sums of the stream's size (twice that when deterministic) and the counts.

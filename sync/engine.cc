@@ -166,7 +166,7 @@ void Engine::drop_everywhere(Rank rank) noexcept {
 void Engine::accept_offer() noexcept {
   std::unique_ptr<EpochState> epoch(offered_.exchange(nullptr, std::memory_order_acq_rel));
   auto prepared = prepare(*epoch);
-  if (!prepared) return fail_from_driver(std::move(prepared).error());
+  if (!prepared) return fail(std::move(prepared).error());
   pending_ = std::move(epoch);
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
@@ -239,8 +239,16 @@ void Engine::suspect(Rank rank, const char* why) noexcept {
   suspects_[rank].store(why, std::memory_order_release);
 }
 
-void Engine::fail_from_driver(Error error) noexcept {
-  fail(std::move(error));
+void Engine::fail_mismatch(Rank bad) noexcept {
+  fail(selmcast::failed("rank " + std::to_string(config_.self) + ": round " +
+                        std::to_string(round_) + ": the data merged from rank " +
+                        std::to_string(bad) + " does not match that rank's digest; memory or a " +
+                        "network device corrupts data"));
+}
+
+void Engine::fail_broken() noexcept {
+  fail(selmcast::failed("rank " + std::to_string(config_.self) +
+                        " cannot send: " + transport_.last_error()));
 }
 
 }  // namespace selmcast

@@ -1,8 +1,8 @@
 // Engine: executes the programs of one rank, round by round. Knows no policy by name.
 //
 // Threads. One *driver* thread calls progress() and everything marked [driver]. One *application*
-// thread calls what is marked [app], one *control* thread what is marked [control]. They share only the
-// atomics below; the driver takes no lock and never waits for the others.
+// thread calls what is marked [app], one *control* thread what is marked [control]. They share only
+// the atomics below; the driver takes no lock and never waits for the others.
 #pragma once
 
 #include <atomic>
@@ -118,7 +118,8 @@ class Engine {
   void close_round(TimePoint now) noexcept;
   void fill_report(TimePoint now) noexcept;
   void suspect(Rank rank, const char* why) noexcept;
-  void fail_from_driver(Error error) noexcept;
+  void fail_mismatch(Rank bad) noexcept;
+  void fail_broken() noexcept;
   Totals totals() const noexcept;
   void drop_everywhere(Rank rank) noexcept;
 
@@ -134,7 +135,7 @@ class Engine {
 
   // Driver only.
   std::unique_ptr<EpochState> current_, pending_;
-  std::uint32_t round_ = 0;        ///< Running round, or the next one to begin.
+  std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;
   TimePoint round_begun_{};
   Totals at_begin_;

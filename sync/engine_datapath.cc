@@ -18,16 +18,10 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   if (running_) {
     done += current_->sender->progress(now);
     current_->receiver->progress(now);
-    if (const auto bad = current_->receiver->digest_mismatch()) {
-      fail_from_driver(selmcast::failed(
-          "rank " + std::to_string(config_.self) + ": round " + std::to_string(round_) +
-          ": the data merged from rank " + std::to_string(*bad) +
-          " does not match that rank's digest; memory or a network device corrupts data"));
-    }
+    if (const auto bad = current_->receiver->digest_mismatch()) fail_mismatch(*bad);
   }
   port_->flush();
-  if (port_->broken())
-    fail_from_driver(selmcast::failed("cannot send: " + transport_.last_error()));
+  if (port_->broken()) fail_broken();
   if (running_ && current_->sender->done() && current_->receiver->done()) {
     close_round(now);
     ++done;

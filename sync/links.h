@@ -11,7 +11,7 @@ namespace selmcast {
 /// With config.links: checks its length and that all ranks were given the same table. Without:
 /// probes every rank's link (about a second) and shares the results.
 Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
-                                 const std::vector<RosterEntry>& roster,
-                                 const WorkerConfig& config, std::uint64_t job);
+                                 const std::vector<RosterEntry>& roster, const WorkerConfig& config,
+                                 std::uint64_t job);
 
 }  // namespace selmcast

@@ -8,8 +8,8 @@
 
 namespace selmcast {
 
-/// Sleeps while `word` holds `seen`, at most `at_most`; may return early. The caller re-reads `word`
-/// (acquire) afterwards.
+/// Sleeps while `word` holds `seen`, at most `at_most`; may return early. The caller re-reads
+/// `word` (acquire) afterwards.
 void park(const std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration at_most) noexcept;
 /// Wakes every thread parked on `word`; call it after the store (release) that park() looks for.
 void unpark(const std::atomic<std::uint32_t>& word) noexcept;

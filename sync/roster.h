@@ -13,8 +13,8 @@ namespace selmcast {
 /// One rank's entry. All ranks must agree on transport and policy.
 struct RosterEntry {
   std::string transport;
-  std::string policy;               ///< In its canonical form.
-  std::uint64_t host = 0;           ///< Equal for ranks of one host.
+  std::string policy;      ///< In its canonical form.
+  std::uint64_t host = 0;  ///< Equal for ranks of one host.
   std::uint32_t max_frame_bytes = 0;
   PeerAddress address;
 };

@@ -1,16 +1,16 @@
 // View agreement: which view holds from which round on, the same for every member.
 //
 // Protocol, all of it through the job's one store. The acting publisher (the lowest live rank that
-// does not look dead from where it stands) creates `view/<e>/propose`. Each member compiles it, joins
-// its groups, promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r. When
-// every live member has acknowledged, the publisher creates `view/<e>/commit` = the largest r: the first
-// round of epoch e. A member that acknowledged waits at its boundary until it has read the commit,
-// so no two members act on different views in the same round. Keys are created, never overwritten: a
-// second publisher that takes over continues what the first began.
+// does not look dead from where it stands) creates `view/<e>/propose`. Each member compiles it,
+// joins its groups, promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r.
+// When every live member has acknowledged, the publisher creates `view/<e>/commit` = the largest r:
+// the first round of epoch e. A member that acknowledged waits at its boundary until it has read
+// the commit, so no two members act on different views in the same round. Keys are created, never
+// overwritten: a second publisher that takes over continues what the first began.
 //
 // Death. The store says who is lost; a rank whose peers reported it silent is evicted by the
-// publisher. Evictions are numbered (`verdict/<i>`), so of two that exclude each other only the first
-// is made. Both lead to a new view without the rank.
+// publisher. Evictions are numbered (`verdict/<i>`), so of two that exclude each other only the
+// first is made. Both lead to a new view without the rank.
 #pragma once
 
 #include <functional>
@@ -76,8 +76,8 @@ class ViewAgent {
   Engine& engine_;
   AgentConfig config_;
   std::uint32_t epoch_ = 0;
-  std::uint32_t verdicts_ = 0;           ///< Evictions taken in so far.
-  std::vector<Rank> members_;            ///< Of the view in force.
+  std::uint32_t verdicts_ = 0;  ///< Evictions taken in so far.
+  std::vector<Rank> members_;   ///< Of the view in force.
   std::vector<std::uint8_t> gone_, suspected_by_us_;
   std::optional<TimePoint> suspicion_since_;
   std::optional<Open> open_;

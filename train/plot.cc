@@ -145,11 +145,12 @@ class PanelDrawing {
   double x_max_;
 };
 
-/// Every label once, in order of appearance.
+/// Every label once. What is drawn last lies on top and is the most important: it comes first.
 std::vector<const PlotSeries*> legend_entries(const std::vector<PlotPanel>& panels) {
   std::vector<const PlotSeries*> entries;
   for (const PlotPanel& panel : panels) {
-    for (const PlotSeries& series : panel.series) {
+    for (auto at = panel.series.rbegin(); at != panel.series.rend(); ++at) {
+      const PlotSeries& series = *at;
       const bool known = std::ranges::any_of(
           entries, [&](const PlotSeries* entry) { return entry->label == series.label; });
       if (!known) entries.push_back(&series);
@@ -169,6 +170,17 @@ PlotSeries series_of(const std::vector<CurvePoint>& curve, Axis axis, double Cur
   return series;
 }
 
+/// Training that ended earlier keeps its accuracy: a level line up to the end of the longest.
+void hold_to_the_end(std::vector<PlotSeries>& all) {
+  double end = 0.0;
+  for (const PlotSeries& series : all) {
+    if (!series.points.empty()) end = std::max(end, series.points.back().x);
+  }
+  for (PlotSeries& series : all) {
+    if (!series.points.empty()) series.points.push_back({end, series.points.back().y});
+  }
+}
+
 PlotPanel training_panel(const TrainResult& result, Axis axis) {
   PlotPanel panel;
   panel.title = axis == Axis::rounds ? "by round" : "by time";
@@ -185,6 +197,7 @@ PlotPanel training_panel(const TrainResult& result, Axis axis) {
                 "#e69f00", false),
       series_of(result.workers, axis, &CurvePoint::accuracy, "average of the workers' models",
                 "#0072b2", false)};
+  hold_to_the_end(panel.series);
   return panel;
 }
 

@@ -78,6 +78,7 @@ Bytes encode(const Snapshot& snapshot) {
 Bytes encode(const RankReport& report) {
   WireWriter out;
   out.put(kReportFormat).put(report.rank);
+  out.put_text(report.transport).put_text(report.policy);
   put_double(out, report.seconds);
   out.put(static_cast<std::uint8_t>(report.verified ? 1 : 0));
   out.put(report.tx_bytes).put(report.tx_first_bytes).put(report.tx_repair_bytes);
@@ -108,6 +109,8 @@ Result<RankReport> decode_report(std::span<const std::byte> bytes) {
   const bool format = in.integer<std::uint32_t>() == kReportFormat;
   RankReport report;
   report.rank = in.integer<std::uint32_t>();
+  report.transport = in.text();
+  report.policy = in.text();
   report.seconds = in.real();
   report.verified = in.integer<std::uint8_t>() == 1;
   report.tx_bytes = in.integer<std::uint64_t>();

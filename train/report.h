@@ -13,8 +13,10 @@
 
 namespace selmcast {
 
-/// Tag of a RankReport; snapshots have the tag snapshot_tag(epoch).
+/// Tag of a RankReport; snapshots have the tag snapshot_tag(epoch), and the newest one is published
+/// a few times a second under kProgressTag too, for who watches.
 inline constexpr const char* kReportTag = "train";
+inline constexpr const char* kProgressTag = "progress";
 std::string snapshot_tag(std::uint32_t epoch);
 /// Whether models are published after this epoch (0 = before training): of the first and the last,
 /// and of every one in between, or of about a hundred when there are more.
@@ -31,6 +33,8 @@ struct Snapshot {
 /// A rank's account of its rounds.
 struct RankReport {
   Rank rank = 0;
+  std::string transport;  ///< Backend in use.
+  std::string policy;     ///< With every axis written out.
   double seconds = 0.0;
   bool verified = true;  ///< Every round was.
   std::uint64_t tx_bytes = 0;

@@ -54,8 +54,8 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
   const CurvePoint& last = result.final_workers();
   return {{"schema", 1},
           {"workers", options.workers},
-          {"transport", result.run.transport},
-          {"policy", result.run.policy},
+          {"transport", result.transport},
+          {"policy", result.policy},
           {"params_bytes", result.params_bytes},
           {"verified", result.verified},
           {"failed_ranks", result.failed_ranks},
@@ -97,7 +97,7 @@ std::string to_table(const TrainResult& result) {
                 to_string(options.model).data(), to_string(options.split).data(), options.workers,
                 options.epochs, result.rounds / options.epochs, options.batch,
                 options.learning_rate, static_cast<unsigned long long>(options.seed));
-  out += "policy: " + result.run.policy + "\n\n";
+  out += "policy: " + result.policy + "\ntransport: " + result.transport + "\n\n";
   out += "                                        accuracy   to single process\n";
   const auto row = [&](const char* name, double accuracy) {
     out += format("  %-36s    %.3f              %+.3f\n", name, accuracy, accuracy - base.accuracy);

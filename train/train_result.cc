@@ -1,10 +1,8 @@
 #include "train/train_result.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -154,34 +152,31 @@ CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
   return point;
 }
 
-std::optional<CurvePoint> LiveCurve::take(std::string_view key, std::span<const std::byte> value) {
-  if (key.find("/epoch/") == std::string_view::npos) return {};
-  auto snapshot = decode_snapshot(value);
-  if (!snapshot || snapshot->parameters.size() != task_.shape().parameters()) return {};
-  const std::uint32_t epoch = snapshot->epoch;
-  if (epoch < finished_) return {};
-  std::optional<CurvePoint> done;
-  // Ranks that still count have reported an epoch before any of them can finish the next.
-  if (!open_.empty() && open_.begin()->first < epoch) done = finish(open_.begin()->first);
-  auto& reported = open_[epoch];
-  reported.push_back(std::move(*snapshot));
-  if (reported.size() == task_.options().workers) done = finish(epoch);
-  return done;
-}
+LiveCurve::LiveCurve(const TrainTask& task)
+    : judge_(task), workers_(task.options().workers), parameters_(task.shape().parameters()) {}
 
-std::optional<CurvePoint> LiveCurve::finish(std::uint32_t epoch) {
-  const CurvePoint point = judge_epoch(judge_, open_.at(epoch));
-  open_.erase(open_.begin(), open_.upper_bound(epoch));
-  finished_ = epoch + 1;
+std::optional<CurvePoint> LiveCurve::take(std::string_view key, std::span<const std::byte> value) {
+  if (!key.ends_with(std::string("/") + kProgressTag)) return {};
+  auto snapshot = decode_snapshot(value);
+  if (!snapshot || snapshot->parameters.size() != parameters_) return {};
+  std::optional<CurvePoint> point;
+  if (heard_.contains(key)) point = judge_heard();
+  heard_.insert_or_assign(std::string(key), std::move(*snapshot));
+  if (heard_.size() == workers_) point = judge_heard();
   return point;
 }
 
-Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
-                             const std::map<std::string, Bytes>& published,
+CurvePoint LiveCurve::judge_heard() {
+  std::vector<Snapshot> snapshots;
+  for (auto& [key, snapshot] : heard_) snapshots.push_back(std::move(snapshot));
+  heard_.clear();
+  return judge_epoch(judge_, snapshots);
+}
+
+Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
                              std::span<const Rank> lost) {
   TrainResult result;
   result.options = task.options();
-  result.run = run;
   result.params_bytes = task.shape().parameters() * sizeof(float);
   result.rounds = task.options().epochs * task.rounds_per_epoch();
   const std::set<Rank> lost_set(lost.begin(), lost.end());
@@ -194,6 +189,8 @@ Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
 
   auto reports = collect_reports(published, finishers, result.rounds);
   if (!reports) return std::move(reports).error();
+  result.policy = reports->front().policy;
+  result.transport = reports->front().transport;
   add_accounts(*reports, result);
 
   Judge judge(task);

@@ -29,15 +29,9 @@ struct CurvePoint {
   double worker_mean = 0.0;  ///< Mean accuracy of the models on their own.
 };
 
-/// How a run is described; given by the command line.
-struct RunDescription {
-  std::string policy;  ///< Every axis written out.
-  std::string transport;
-};
-
 struct TrainResult {
   TrainOptions options;
-  RunDescription run;
+  std::string policy, transport;  ///< As the ranks report them.
   std::uint64_t params_bytes = 0;
   bool verified = false;
   std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
@@ -63,27 +57,29 @@ struct TrainResult {
 /// Scores one epoch's models. Needs at least one snapshot, of models of the task's size.
 CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots);
 
-/// Follows a run from the keys it publishes ("RANK/TAG", as in LaunchOutcome::results): gives the
-/// curve point of each epoch once, when all workers or the next epoch's first one reported it.
+/// Follows a run from what its ranks publish as kProgressTag, sampled at any moments.
 class LiveCurve {
  public:
-  explicit LiveCurve(const TrainTask& task) : judge_(task), task_(task) {}
-  /// Other keys, and values that cannot be read, are ignored here: assemble() complains.
+  explicit LiveCurve(const TrainTask& task);
+  /// A rank's newest snapshot, key "RANK/progress". Gives a point when every rank has a newer one
+  /// than at the last point; when a rank reports again before the others, those are slow or lost,
+  /// and the point is of the ranks heard. Other keys and malformed values are ignored: assemble()
+  /// complains.
   std::optional<CurvePoint> take(std::string_view key, std::span<const std::byte> value);
 
  private:
-  std::optional<CurvePoint> finish(std::uint32_t epoch);
+  CurvePoint judge_heard();
+
   Judge judge_;
-  const TrainTask& task_;
-  std::map<std::uint32_t, std::vector<Snapshot>> open_;
-  std::uint32_t finished_ = 0;  ///< Epochs below are done.
+  std::uint32_t workers_;
+  std::size_t parameters_;
+  std::map<std::string, Snapshot, std::less<>> heard_;  ///< Since the last point, by key.
 };
 
 /// Makes the result from all published keys, and trains the baseline and the workers that never
 /// talk. `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank
 /// that is not lost, malformed, or of another size; no rank finished.
-Result<TrainResult> assemble(const TrainTask& task, const RunDescription& run,
-                             const std::map<std::string, Bytes>& published,
+Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
                              std::span<const Rank> lost);
 
 /// The document of `selmcast train --json`.

@@ -15,6 +15,7 @@ namespace selmcast {
 namespace {
 
 using Timer = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kProgressPeriod{250};
 
 /// One run of train_rank().
 class RankTraining {
@@ -44,6 +45,8 @@ class RankTraining {
     report_.seconds = seconds_;
     report_.failed_ranks = worker_.failed_ranks();
     report_.notices = worker_.notices();
+    report_.transport = worker_.transport_name();
+    report_.policy = worker_.policy_text();
     return worker_.publish(kReportTag, encode(report_));
   }
 
@@ -91,8 +94,13 @@ class RankTraining {
 
   Result<void> publish_snapshot(std::uint32_t epoch) {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
-    return worker_.publish(snapshot_tag(epoch),
-                           encode(Snapshot{epoch, rounds, seconds_, parameters_}));
+    const Bytes bytes = encode(Snapshot{epoch, rounds, seconds_, parameters_});
+    const auto now = Timer::now();
+    if (now >= next_progress_) {
+      next_progress_ = now + kProgressPeriod;
+      if (auto told = worker_.publish(kProgressTag, bytes); !told) return told;
+    }
+    return worker_.publish(snapshot_tag(epoch), bytes);
   }
 
   Worker& worker_;
@@ -102,6 +110,7 @@ class RankTraining {
   std::vector<float> parameters_;
   std::vector<float> gradient_;
   double seconds_ = 0.0;
+  Timer::time_point next_progress_{};
   RankReport report_;
 };
 

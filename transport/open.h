@@ -11,11 +11,11 @@ namespace selmcast {
 
 /// What every backend needs to know to open. Fields a backend has no use for are ignored.
 struct TransportConfig {
-  std::uint64_t job = 0;      ///< Same on all ranks of a job, different between jobs of a network.
+  std::uint64_t job = 0;  ///< Same on all ranks of a job, different between jobs of a network.
   Rank rank = 0;
   std::uint32_t world = 1;
-  std::string interface;      ///< Network interface (uring); empty picks one. Error if it is missing.
-  std::uint32_t mtu = 0;      ///< Upper bound on the IP packet size; 0 takes the interface's.
+  std::string interface;  ///< Network interface (uring); empty picks one. Error if it is missing.
+  std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
   std::uint32_t groups_max = 0;  ///< Memberships as receiver that will be held at once, at most.
 };
 

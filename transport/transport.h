@@ -6,8 +6,8 @@
 // the way UDP segmentation offload does.
 //
 // Threads. One thread drives one transport; only wake() may be called from another.
-// Set-up calls may allocate, block briefly and fail with an Error. Data calls (post_*, poll) neither
-// allocate, lock, throw nor log.
+// Set-up calls may allocate, block briefly and fail with an Error. Data calls (post_*, poll)
+// neither allocate, lock, throw nor log.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ struct Capabilities {
   std::uint32_t max_frame_bytes = 0;    ///< Largest frame.
   std::uint32_t max_request_bytes = 0;  ///< Largest request, all its frames together.
   std::uint32_t max_request_slices = 0;
-  std::uint32_t send_depth = 0;      ///< Requests that may be posted and not completed.
-  std::uint32_t receive_buffers = 0; ///< Receive completions that may be held at once.
+  std::uint32_t send_depth = 0;       ///< Requests that may be posted and not completed.
+  std::uint32_t receive_buffers = 0;  ///< Receive completions that may be held at once.
   /// Bytes per frame that links carry beside the frame (for UDP over Ethernet 8 + 20 + 14).
   std::uint32_t wire_overhead_bytes = 0;
   /// Bytes that may be under way to this rank without loss when it is not scheduled, summed over

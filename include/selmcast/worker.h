@@ -29,28 +29,28 @@ struct WorkerConfig {
   std::string policy;              ///< Policy string; empty = every axis at its default.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
   Duration timeout{std::chrono::seconds(10)};  ///< Longest wait for a peer that makes no progress.
-  double loss = 0.0;               ///< Share of received data frames to drop (a test aid).
-  bool deterministic = false;      ///< Sums in fixed point: equal inputs give equal bits.
+  double loss = 0.0;           ///< Share of received data frames to drop (a test aid).
+  bool deterministic = false;  ///< Sums in fixed point: equal inputs give equal bits.
   std::uint64_t seed = 1;
 };
 
 /// What happened in one round, as this rank saw it.
 struct RoundReport {
   std::uint32_t round = 0;
-  std::uint32_t epoch = 0;          ///< The view it ran under; equal on all ranks.
+  std::uint32_t epoch = 0;  ///< The view it ran under; equal on all ranks.
   double ms = 0.0;
-  Kbps rate_kbps = 0;               ///< Planned payload rate of each transfer.
-  std::vector<Rank> receivers;      ///< Whom this rank's update reached (acknowledged in full).
+  Kbps rate_kbps = 0;           ///< Planned payload rate of each transfer.
+  std::vector<Rank> receivers;  ///< Whom this rank's update reached (acknowledged in full).
   std::uint64_t tx_first_bytes = 0;
   std::uint64_t tx_repair_bytes = 0;
   std::uint64_t tx_patch_bytes = 0;
-  std::uint64_t tx_bytes = 0;       ///< All, control frames included.
+  std::uint64_t tx_bytes = 0;  ///< All, control frames included.
   std::uint64_t rx_payload_bytes = 0;
   std::uint64_t foreign_frames = 0;
   std::uint64_t repaired_frames = 0;
   std::uint32_t membership_changes = 0;
-  bool verified = false;            ///< Every sender's digest matched what was merged.
-  std::vector<Rank> given_up;       ///< Peers given up in this round (dead or silent).
+  bool verified = false;       ///< Every sender's digest matched what was merged.
+  std::vector<Rank> given_up;  ///< Peers given up in this round (dead or silent).
 };
 
 /// What the epoch in force says about the whole job.
@@ -71,8 +71,9 @@ class Worker {
   static Result<std::unique_ptr<Worker>> join(const WorkerConfig& config);
   virtual ~Worker() = default;
 
-  /// Registers the parameters: once, before the first round, the same size on every rank. The memory
-  /// stays the caller's; between push() and wait() only this library may touch it. Sent from in place.
+  /// Registers the parameters: once, before the first round, the same size on every rank. The
+  /// memory stays the caller's; between push() and wait() only this library may touch it. Sent from
+  /// in place.
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Starts a round with the parameters as they are now. Never blocks.

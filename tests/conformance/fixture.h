@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/wire.h"
@@ -87,7 +88,8 @@ class Conformance : public testing::TestWithParam<Backend> {
   static constexpr Duration kQuiet = 30ms;    // Nothing that should not come comes within it.
 
   /// Opens `ranks` transports, registers memory and connects everyone. Skips if unavailable.
-  void open(std::size_t ranks);
+  /// The mortal rank's Peer stays empty.
+  void open(std::size_t ranks, std::optional<Mortal> mortal = std::nullopt);
   Transport& at(std::size_t rank) { return harness_->at(rank); }
   const Capabilities& caps() { return harness_->at(0).capabilities(); }
   bool ordered() { return GetParam().clean && !caps().loses_frames; }
@@ -120,23 +122,23 @@ class Conformance : public testing::TestWithParam<Backend> {
   /// Drives everyone for a while in which nothing more should come.
   void pump_quietly(Duration time = kQuiet);
   void give_back(std::size_t rank, const Completion& completion);
-  void kill(std::size_t rank);
+  void kill_mortal() { harness_->kill_mortal(); }
 
   std::vector<Peer> peers;
 
  private:
   void record(std::size_t rank, const Completion& completion);
   std::unique_ptr<Harness> harness_;
-  std::vector<bool> dead_;
+  std::vector<bool> elsewhere_;  // Not driven by this thread.
 
  protected:
   void TearDown() override;
 };
 
 /// In a test's body: opens or skips.
-#define SELMCAST_OPEN_OR_SKIP(ranks)              \
+#define SELMCAST_OPEN_OR_SKIP(...)                \
   do {                                            \
-    open(ranks);                                  \
+    open(__VA_ARGS__);                            \
     if (IsSkipped() || HasFatalFailure()) return; \
   } while (false)
 

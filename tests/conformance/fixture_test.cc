@@ -7,16 +7,18 @@ namespace selmcast::conformance {
 // Which backends exist depends on the build; the suite itself is always there.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Conformance);
 
-void Conformance::open(std::size_t ranks) {
-  auto opened = GetParam().open(ranks);
+void Conformance::open(std::size_t ranks, std::optional<Mortal> mortal) {
+  auto opened = GetParam().open(ranks, mortal);
   if (!opened) {
     if (opened.error().kind == ErrorKind::unavailable) GTEST_SKIP() << opened.error().message;
     GTEST_FAIL() << opened.error().message;
   }
   harness_ = std::move(opened).value();
   peers.resize(ranks);
-  dead_.assign(ranks, false);
+  elsewhere_.assign(ranks, false);
+  if (mortal) elsewhere_[mortal->rank] = true;
   for (std::size_t r = 0; r < ranks; ++r) {
+    if (elsewhere_[r]) continue;
     Peer& peer = peers[r];
     peer.memory.resize(std::size_t{caps().max_request_bytes} * 2 + 300'000);
     auto region = at(r).register_memory(peer.memory);
@@ -25,7 +27,7 @@ void Conformance::open(std::size_t ranks) {
     peer.endpoints.resize(ranks);
     for (std::size_t p = 0; p < ranks; ++p) {
       if (p == r) continue;
-      auto endpoint = at(r).connect(at(p).address());
+      auto endpoint = at(r).connect(harness_->address(p));
       ASSERT_TRUE(endpoint) << endpoint.error().message;
       peer.endpoints[p] = std::move(endpoint).value();
     }
@@ -76,7 +78,7 @@ void Conformance::record(std::size_t rank, const Completion& c) {
 bool Conformance::poll_all() {
   bool any = false;
   for (std::size_t r = 0; r < peers.size(); ++r) {
-    if (dead_[r]) continue;
+    if (elsewhere_[r]) continue;
     Completion out[16];
     const std::size_t n = at(r).poll(out);
     EXPECT_LE(n, 16U);
@@ -107,13 +109,6 @@ void Conformance::pump_quietly(Duration time) {
   }
   while (poll_all()) {
   }
-}
-
-void Conformance::kill(std::size_t rank) {
-  dead_[rank] = true;
-  peers[rank].endpoints.clear();
-  peers[rank].region.reset();
-  harness_->kill(rank);
 }
 
 void Conformance::post(std::size_t from, Destination destination,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -10,6 +11,15 @@
 #include "transport/transport.h"
 
 namespace selmcast::conformance {
+
+/// A rank that the test will kill. It lives where death is real: in a process of its own, or as a
+/// simulated host. It receives only.
+struct Mortal {
+  std::size_t rank = 0;
+  /// Polls and gives back; otherwise it joins kMortalGroup and never polls.
+  bool polls = true;
+};
+inline constexpr std::uint32_t kMortalGroup = 2;
 
 /// Several transports of one backend in this process, all of one job. One thread drives them.
 class Harness {
@@ -19,11 +29,13 @@ class Harness {
   Harness& operator=(const Harness&) = delete;
   virtual ~Harness() = default;
 
+  /// Not for the mortal rank.
   virtual Transport& at(std::size_t rank) = 0;
+  virtual PeerAddress address(std::size_t rank) = 0;
   /// Lets `time` pass, virtual or real.
   virtual void pass(Duration time) = 0;
-  /// Makes a rank vanish without a word. All its handles are gone; at(rank) is not used afterwards.
-  virtual void kill(std::size_t rank) = 0;
+  /// The mortal rank vanishes without a word.
+  virtual void kill_mortal() = 0;
 };
 
 struct Backend {
@@ -37,7 +49,8 @@ struct Backend {
   /// wait() and wake() mean something: time is real.
   bool real_time = false;
   /// An Error of kind `unavailable` skips the test.
-  std::function<Result<std::unique_ptr<Harness>>(std::size_t ranks)> open;
+  std::function<Result<std::unique_ptr<Harness>>(std::size_t ranks, std::optional<Mortal> mortal)>
+      open;
 };
 
 inline void PrintTo(const Backend& backend, std::ostream* out) {

@@ -53,8 +53,8 @@ def worst_difference(document, folder, count, seed):
 
 
 def run(*arguments, timeout=120, expect=0):
-    """`selmcast run` with these arguments; its JSON document (None if it failed as expected) and what
-    it wrote to standard error."""
+    """`selmcast run` with these arguments; its JSON document (None if it failed as expected) and
+    what it wrote to standard error."""
     done = subprocess.run([PROGRAM, "run", *arguments, "--json", "-"], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == expect, f"exit {done.returncode}: {done.stderr}"

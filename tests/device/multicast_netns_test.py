@@ -84,7 +84,8 @@ class Multicast(unittest.TestCase):
             self.assertLessEqual(said, sent[rank])
             self.assertLessEqual(sent[rank], 1.05 * said + 300_000)
             # Only what this rank was to hear came out of the bridge towards it.
-            heard = sum(rank in reached for one in document["rounds"] for reached in one["receivers"])
+            heard = sum(rank in reached for one in document["rounds"]
+                        for reached in one["receivers"])
             self.assertLessEqual(towards[rank], 1.06 * heard * params + rounds * 100_000 + 300_000)
             self.assertGreaterEqual(towards[rank], heard * params)
 

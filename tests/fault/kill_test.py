@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kill -9 of a worker at a random moment: the others finish, or end naming the rank, within twice the
-timeout; no process, socket, shared memory or folder is left. Argument: the number of kills."""
+"""kill -9 of a worker at a random moment: the others finish, or end naming the rank, within twice
+the timeout; no process, socket, shared memory or folder is left. Argument: the number of kills."""
 
 import json
 import os

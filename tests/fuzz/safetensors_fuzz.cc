@@ -1,5 +1,5 @@
-// The bytes are a whole file: whatever they say, the parser answers with a header that holds what its
-// declaration promises, or with one line.
+// The bytes are a whole file: whatever they say, the parser answers with a header that holds what
+// its declaration promises, or with one line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -23,7 +23,7 @@ def main(arguments):
     rule = known[arguments[0]]
     root = arguments[1] if len(arguments) == 2 else pathlib.Path(__file__).resolve().parents[2]
     try:
-        blind = planted.unseen_violations(rule)
+        blind = list(planted.unseen_violations(rule))
         for line in blind:
             print(f"the rule itself is broken: {line}")
         violations = list(rule(SourceTree(root)))

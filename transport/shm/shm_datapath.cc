@@ -95,14 +95,14 @@ Status ShmTransport::find_targets(const Destination& to) noexcept {
     if (peer.state == PeerState::closed) return Status::closed;
     if (peer.state != PeerState::open) return Status::peer_lost;
     if (closed(peer)) return Status::closed;
-    targets_.push_back(&peer);
+    targets_.push_back(&peer);  // set-up: capacity for all ranks
     return Status::ok;
   }
   if (to.id >= uses_.size() || !uses_[to.id].open) return Status::closed;
   GroupUse& use = uses_[to.id];
   for (Peer* peer : connected_) {
     if (peer->state != PeerState::open || peer->rank == segment_.address.rank) continue;
-    if (is_member(use, *peer) && !closed(*peer)) targets_.push_back(peer);
+    if (is_member(use, *peer) && !closed(*peer)) targets_.push_back(peer);  // set-up: as above
   }
   return Status::ok;
 }

@@ -51,15 +51,21 @@ TEST(SelectPublished, OddRingsOfEqualLinksCostOneSlot) {
   }
 }
 
+// By hand: 0 takes 3, 1 takes 0, 2 takes 1, 3 takes 2, at rate 10; receiver 3 has one slot left,
+// which 1 and 2 could fill.
 TEST(SelectPublished, OldPairsAreAddedFirst) {
-  // p = 1 fixes the rate at 5 (receiver 0 of 10 heard twice at most); one pair more fits at 0 or
-  // so.
-  auto problem = uniform(1, {10, 10, 15});
-  problem.age = {{0, 0, 0}, {0, 0, 9}, {0, 3, 0}};
-  const auto selection = select_published(problem);
+  auto problem = uniform(1, {10, 10, 10, 20});
+  problem.age.assign(4, std::vector<std::uint32_t>(4));
+  problem.age[1][3] = 3;
+  problem.age[2][3] = 9;
+  auto selection = select_published(problem);
   ASSERT_TRUE(selection.has_value());
-  EXPECT_FALSE(reference::rate_of(problem, selection->receivers) < ratio(selection->rate));
-  EXPECT_TRUE(reference::contains(selection->receivers[1], 2));
+  EXPECT_EQ(selection->rate, (RateFraction{10, 1}));
+  EXPECT_EQ(selection->receivers, (std::vector<std::vector<Rank>>{{3}, {0}, {1, 3}, {2}}));
+  problem.age[1][3] = 10;
+  selection = select_published(problem);
+  ASSERT_TRUE(selection.has_value());
+  EXPECT_EQ(selection->receivers, (std::vector<std::vector<Rank>>{{3}, {0, 3}, {1}, {2}}));
 }
 
 template <class Check>

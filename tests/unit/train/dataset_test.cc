@@ -119,7 +119,9 @@ TEST_P(Shards, DivideTheSamplesEvenly) {
           ASSERT_GE(classes_in(shard), 2U) << "seed " << seed;
           ASSERT_LE(classes_in(shard), 3U) << "seed " << seed;
         }
-        if (kind == ShardKind::iid && workers <= 16) ASSERT_GE(classes_in(shard), 8U);
+        if (kind == ShardKind::iid && workers <= 16) {
+          ASSERT_GE(classes_in(shard), 8U);
+        }
       }
       ASSERT_LE(largest - smallest, 2U);
       std::sort(all.begin(), all.end());
@@ -131,14 +133,14 @@ TEST_P(Shards, DivideTheSamplesEvenly) {
 INSTANTIATE_TEST_SUITE_P(Workers, Shards,
                          ::testing::Values(1, 2, 3, 5, 6, 8, 9, 10, 11, 16, 32, 64, 100));
 
-TEST(Shards, FollowTheSeed) {
+TEST(ShardList, FollowTheSeed) {
   const auto split = split_train_test(digits(), 1);
   const auto first = make_shards(digits(), split.train, 8, ShardKind::skew, 1);
   EXPECT_EQ(make_shards(digits(), split.train, 8, ShardKind::skew, 1), first);
   EXPECT_NE(make_shards(digits(), split.train, 8, ShardKind::skew, 2), first);
 }
 
-TEST(Shards, TwoSamplesAWorkerAreEnough) {
+TEST(ShardList, TwoSamplesAWorkerAreEnough) {
   const auto split = split_train_test(digits(), 1);
   const auto shards = make_shards(digits(), split.train, 718, ShardKind::skew, 1);
   for (const auto& shard : shards) EXPECT_TRUE(shard.size() == 2 || shard.size() == 3);

@@ -19,12 +19,11 @@ namespace selmcast::testing {
 
 /// A file's bytes: `length` says how long the header is, whatever `header` holds.
 inline Bytes safetensors_bytes(std::uint64_t length, std::string_view header, const Bytes& data) {
-  Bytes out(8);
-  store_le(out.data(), length);
-  const auto text = std::as_bytes(std::span(header));
-  out.insert(out.end(), text.begin(), text.end());
-  out.insert(out.end(), data.begin(), data.end());
-  return out;
+  WireWriter out;
+  out.put(length);
+  for (const char c : header) out.put(static_cast<std::uint8_t>(c));
+  for (const std::byte b : data) out.put(static_cast<std::uint8_t>(b));
+  return out.take();
 }
 inline Bytes safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   return safetensors_bytes(header.size(), header, Bytes(data_bytes));

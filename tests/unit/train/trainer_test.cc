@@ -86,10 +86,12 @@ TEST(TrainRank, SlowdownChangesTimeOnly) {
 TEST(Assemble, JudgesEveryEpochAndAddsUpTheAccounts) {
   const TrainTask task = digits_task(small_options());
   const auto published = train(task, rotating(4, 2), {});
-  const auto result = assemble(task, {"select=selmcast:2", "shm"}, published, {});
+  const auto result = assemble(task, published, {});
   ASSERT_TRUE(result) << result.error().message;
   const std::uint32_t rounds = 2 * task.rounds_per_epoch();
   EXPECT_EQ(result->rounds, rounds);
+  EXPECT_EQ(result->transport, "threads");
+  EXPECT_EQ(result->policy, "select=test");
   EXPECT_EQ(result->bytes_on_wire, 4U * rounds * 100);
   EXPECT_DOUBLE_EQ(result->receivers_per_round, 8.0);
   EXPECT_DOUBLE_EQ(result->round_ms.median, 4.0);  // the slowest rank's
@@ -130,15 +132,15 @@ TEST(Assemble, LeavesLostRanksOutAndNamesThem) {
   std::erase_if(published, [](const auto& item) {
     return item.first == "3/train" || item.first == "3/epoch/2";
   });
-  const auto missing = assemble(task, {}, published, {});
+  const auto missing = assemble(task, published, {});
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().kind, ErrorKind::failed);
   EXPECT_THAT(missing.error().message, HasSubstr("rank 3"));
-  const auto result = assemble(task, {}, published, std::vector<Rank>{3});
+  const auto result = assemble(task, published, std::vector<Rank>{3});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->failed_ranks, std::vector<Rank>{3});
   EXPECT_THAT(to_table(*result), HasSubstr("ranks lost           3"));
-  const auto none = assemble(task, {}, published, std::vector<Rank>{0, 1, 2, 3});
+  const auto none = assemble(task, published, std::vector<Rank>{0, 1, 2, 3});
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, HasSubstr("no worker"));
 }
@@ -148,40 +150,43 @@ TEST(Assemble, RefusesMalformedReports) {
   auto published = train(task, rotating(4, 2), {});
   auto cut = published;
   cut.at("1/epoch/1").pop_back();
-  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 1"));
+  EXPECT_THAT(assemble(task, cut, {}).error().message, HasSubstr("rank 1"));
   cut = published;
   cut.at("2/train").resize(7);
-  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 2"));
+  EXPECT_THAT(assemble(task, cut, {}).error().message, HasSubstr("rank 2"));
   cut = published;
   cut.at("0/train") = published.at("1/train");
-  EXPECT_THAT(assemble(task, {}, cut, {}).error().message, HasSubstr("rank 0"));
+  EXPECT_THAT(assemble(task, cut, {}).error().message, HasSubstr("rank 0"));
 }
 
-TEST(LiveCurve, GivesEachEpochOnce) {
+TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
   const TrainTask task = digits_task(small_options());
   LiveCurve curve(task);
   const auto snapshot = [&](std::uint32_t epoch) {
     return encode(Snapshot{epoch, epoch * 11, 0.5, task.initial_parameters()});
   };
   for (const char* rank : {"0", "1", "2"}) {
-    EXPECT_FALSE(curve.take(std::string(rank) + "/epoch/1", snapshot(1)));
+    EXPECT_FALSE(curve.take(std::string(rank) + "/progress", snapshot(1)));
   }
-  const auto full = curve.take("3/epoch/1", snapshot(1));
+  EXPECT_FALSE(curve.take("3/train", Bytes(5)));
+  EXPECT_FALSE(curve.take("3/epoch/1", snapshot(1)));
+  EXPECT_FALSE(curve.take("3/progress", Bytes(5)));
+  const auto full = curve.take("3/progress", snapshot(1));
   ASSERT_TRUE(full);
   EXPECT_EQ(full->epoch, 1U);
   EXPECT_EQ(full->rounds, 11U);
-  EXPECT_FALSE(curve.take("0/epoch/2", snapshot(2)));
-  const auto partial = curve.take("0/epoch/3", snapshot(3));
-  ASSERT_TRUE(partial);
-  EXPECT_EQ(partial->epoch, 2U);
-  EXPECT_FALSE(curve.take("1/epoch/2", snapshot(2))) << "a straggler of a closed epoch";
-  EXPECT_FALSE(curve.take("1/train", Bytes(5)));
-  EXPECT_FALSE(curve.take("1/epoch/3", Bytes(5)));
+  EXPECT_FALSE(curve.take("0/progress", snapshot(2)));
+  EXPECT_FALSE(curve.take("1/progress", snapshot(2)));
+  const auto without_others = curve.take("0/progress", snapshot(3));
+  ASSERT_TRUE(without_others) << "ranks 2 and 3 are late";
+  EXPECT_EQ(without_others->epoch, 2U);
 }
 
 TEST(Report, SurvivesTheWire) {
   RankReport report;
   report.rank = 3;
+  report.transport = "shm";
+  report.policy = "select=all";
   report.seconds = 1.5;
   report.verified = false;
   report.tx_bytes = 1ULL << 40U;
@@ -216,7 +221,9 @@ TEST(Snapshots, AreAtMostAboutAHundred) {
     EXPECT_LE(count, 102U) << epochs;
     EXPECT_TRUE(has_snapshot(0, epochs));
     EXPECT_TRUE(has_snapshot(epochs, epochs));
-    if (epochs <= 100) EXPECT_EQ(count, epochs + 1);
+    if (epochs <= 100) {
+      EXPECT_EQ(count, epochs + 1);
+    }
   }
 }
 

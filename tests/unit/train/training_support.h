@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire.h"
 #include "selmcast/worker.h"
 #include "train/reference.h"
 
@@ -68,6 +69,8 @@ class LocalWorker final : public Worker {
   std::vector<Rank> failed_ranks() const override { return {}; }
   PlanReport plan() const override { return {}; }
   std::vector<std::string> notices() const override { return {"one notice"}; }
+  std::string transport_name() const override { return "threads"; }
+  std::string policy_text() const override { return "select=test"; }
   Result<std::vector<double>> mean_of(std::span<const double> values, std::string) override {
     return std::vector<double>(values.begin(), values.end());
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 
 #include "tests/unit/transport/rendezvous_support.h"
 
@@ -48,37 +49,75 @@ TEST_P(RendezvousStore, WritesReachEveryClientAlsoThoseThatComeLater) {
   EXPECT_EQ(server->get("x"), bytes_of("2"));
 }
 
-TEST_P(RendezvousStore, AllSeeTheWritesInOneOrder) {
-  constexpr std::uint32_t kWorld = 3;
-  constexpr int kWrites = 300;
+/// A connection that has joined as `rank` and notes the server's messages in the order they come.
+class Listener {
+ public:
+  Listener(const StoreServer& server, Rank rank, std::uint32_t world) : raw_(server.address()) {
+    store::Message hello;
+    hello.kind = store::MessageKind::hello;
+    hello.rank = rank;
+    hello.world = world;
+    EXPECT_TRUE(raw_.send(store::encode(hello)));
+  }
+  /// Everything up to a write of `key`, as "key=value".
+  std::vector<std::string> until(std::string_view key) {
+    std::vector<std::string> out;
+    store::MessageStream stream(store::kBodyMax);
+    while (raw_.receive()) {
+      stream.feed(std::exchange(raw_.heard, {}));
+      store::Message message;
+      while (stream.next(message) == store::MessageStream::State::message) {
+        if (message.kind != store::MessageKind::value) continue;
+        if (message.key == key) return out;
+        const std::string_view value(reinterpret_cast<const char*>(message.value.data()),
+                                     message.value.size());
+        out.push_back(message.key + "=" + std::string(value));
+      }
+    }
+    ADD_FAILURE() << "the connection ended before " << key;
+    return out;
+  }
+
+ private:
+  RawClient raw_;
+};
+
+TEST_P(RendezvousStore, AllHearTheWritesInOneOrder) {
+  constexpr std::uint32_t kWriters = 3;
+  constexpr std::uint32_t kWorld = kWriters + 2;
+  constexpr int kWrites = 200;
   const auto server = serve(address(), kWorld);
-  // Each client notes the sequence of values that one contested key takes, one update at a time.
-  std::vector<std::vector<std::string>> seen(kWorld);
+  Listener first(*server, kWriters, kWorld);
+  Listener second(*server, kWriters + 1, kWorld);
   std::vector<std::unique_ptr<Rendezvous>> clients;
-  for (Rank rank = 0; rank < kWorld; ++rank) clients.push_back(join(*server, rank, kWorld));
+  for (Rank rank = 0; rank < kWriters; ++rank) clients.push_back(join(*server, rank, kWorld));
+  ASSERT_TRUE(clients[0]->put("begin", {}));
+  for (auto& client : clients) waited(*client, "begin");
   std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < kWorld; ++rank) {
+  for (Rank rank = 0; rank < kWriters; ++rank) {
     threads.emplace_back([&, rank] {
-      Rendezvous& client = *clients[rank];
       for (int i = 0; i < kWrites; ++i) {
         const std::string value = std::to_string(rank) + ":" + std::to_string(i);
-        ASSERT_TRUE(client.put("log/" + value, bytes_of(value)));
-        ASSERT_TRUE(client.put("last", bytes_of(value)));
-        ASSERT_TRUE(client.update(0s));
+        ASSERT_TRUE(clients[rank]->put(i % 2 == 0 ? "even" : "odd", bytes_of(value)));
+        ASSERT_TRUE(clients[rank]->update(0s));
       }
+      ASSERT_TRUE(clients[rank]->put("done/" + std::to_string(rank), {}));
     });
   }
   for (auto& thread : threads) thread.join();
+  for (Rank rank = 0; rank < kWriters; ++rank) waited(*clients[0], "done/" + std::to_string(rank));
   ASSERT_TRUE(clients[0]->put("end", {}));
-  for (auto& client : clients) waited(*client, "end");
-  const auto last = clients[0]->try_get("last");
+  const auto heard = first.until("end");
+  EXPECT_EQ(heard, second.until("end"));
+  EXPECT_EQ(heard.size(), 1 + kWriters * (kWrites + 1)) << "begin, the writes, and done of each";
+  // The copies end at the last write of each key in that order.
+  std::map<std::string, std::string> last;
+  for (const std::string& line : heard) last[line.substr(0, line.find('='))] = line;
   for (auto& client : clients) {
-    EXPECT_EQ(client->try_get("last"), last);
-    for (Rank rank = 0; rank < kWorld; ++rank) {
-      for (int i = 0; i < kWrites; ++i) {
-        const std::string value = std::to_string(rank) + ":" + std::to_string(i);
-        ASSERT_EQ(client->try_get("log/" + value), bytes_of(value));
-      }
+    waited(*client, "end");
+    for (const char* key : {"even", "odd"}) {
+      const std::string line = last[key];
+      EXPECT_EQ(client->try_get(key), bytes_of(line.substr(line.find('=') + 1)));
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -89,7 +90,7 @@ class RawClient {
       const auto sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) {
         if (sent < 0 && errno == EAGAIN &&
-            store::wait_ready(fd_.get(), 4, SteadyClock().now() + 5s)) {
+            store::wait_ready(fd_.get(), POLLOUT, SteadyClock().now() + 5s)) {
           continue;
         }
         return false;
@@ -98,23 +99,28 @@ class RawClient {
     }
     return true;
   }
-  /// True when the server ended the connection within `limit`; what it said before is in `heard`.
-  bool closed_by_server(Duration limit = 5s) {
-    const TimePoint deadline = SteadyClock().now() + limit;
-    while (store::wait_ready(fd_.get(), 1, deadline)) {
-      std::byte chunk[4096];
-      const auto got = ::recv(fd_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
-      if (got == 0 || (got < 0 && errno != EAGAIN)) return true;
-      if (got > 0) heard.insert(heard.end(), chunk, chunk + got);
-    }
-    return false;
+  /// Appends what came to `heard`; false when the server ended the connection or nothing came
+  /// within `limit`.
+  bool receive(Duration limit = 5s) {
+    if (!store::wait_ready(fd_.get(), POLLIN, SteadyClock().now() + limit)) return false;
+    std::byte chunk[4096];
+    const auto got = ::recv(fd_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
+    closed_ = got == 0 || (got < 0 && errno != EAGAIN);
+    if (got > 0) heard.insert(heard.end(), chunk, chunk + got);
+    return !closed_;
   }
-  void close() { fd_.reset(); }
+  /// True when the server ended the connection before `limit` passed without a word from it.
+  bool closed_by_server(Duration limit = 5s) {
+    while (receive(limit)) {
+    }
+    return closed_;
+  }
 
   Bytes heard;
 
  private:
   UniqueFd fd_;
+  bool closed_ = false;
 };
 
 }  // namespace selmcast::test

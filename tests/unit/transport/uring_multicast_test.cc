@@ -157,6 +157,7 @@ TEST_F(UringMulticast, LeavingStopsAGroupAlsoForWhatIsQueued) {
   zero->reset();
   one->reset();
   announce(sender, to, values, region->id());
+  run_until({&member}, [&] { return member.received.size() >= 2; });
   run_for({&member}, std::chrono::milliseconds(50));
   EXPECT_EQ(announced(member), (std::multiset<std::uint32_t>{1, 1}));
   one_again->reset();
@@ -166,6 +167,7 @@ TEST_F(UringMulticast, LeavingStopsAGroupAlsoForWhatIsQueued) {
   auto back = member.transport->join({0}, JoinAs::receiver);
   ASSERT_TRUE(back);
   announce(sender, to, values, region->id());
+  run_until({&member}, [&] { return member.received.size() >= 3; });
   run_for({&member}, std::chrono::milliseconds(50));
   EXPECT_EQ(announced(member), (std::multiset<std::uint32_t>{0, 1, 1}));
 }
@@ -259,6 +261,7 @@ TEST_F(UringMulticast, AnotherProcessOfTheHostHearsOnlyItsGroups) {
   char byte = 0;
   EXPECT_EQ(read(ready[0], &byte, 1), 1);
   announce(sender, to, values, region->id());
+  run_until({&even}, [&] { return even.received.size() >= expected_even.size(); });
   run_for({&even}, std::chrono::milliseconds(50));
   EXPECT_EQ(announced(even), expected_even);
   std::vector<std::uint32_t> heard(4 * kGroups);

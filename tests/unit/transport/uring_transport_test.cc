@@ -216,6 +216,7 @@ TEST_F(Uring, ChecksEverySliceAgainstItsRegion) {
   const RegionId old = region->id();
   region->reset();
   EXPECT_EQ(status(1024, 1, old), Status::not_registered);
+  run_until({&b}, [&] { return received_bytes(b) >= 2049; });
   run_for({&b}, std::chrono::milliseconds(20));
   EXPECT_EQ(received_bytes(b), 2049U);
 }

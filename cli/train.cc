@@ -1,0 +1,187 @@
+#include "cli/train.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "cli/common.h"
+#include "cli/launch.h"
+#include "cli/run_rank.h"
+#include "cli/train_options.h"
+#include "sync/policy.h"
+#include "train/plot.h"
+#include "train/train_result.h"
+
+namespace selmcast {
+
+namespace {
+
+struct TrainCommand {
+  TrainCommandOptions options;
+  std::vector<std::string> interfaces;
+  std::string plot_file;
+  RankPlace place;  ///< Of `train-worker`.
+};
+
+std::string text_of(const CurvePoint& point) {
+  std::array<char, 120> text{};
+  std::snprintf(text.data(), text.size(), "epochs  accuracy %.3f, worst worker %.3f, loss %.3f",
+                point.accuracy, point.worker_min, point.loss);
+  return text.data();
+}
+
+LaunchSpec launch_spec(const TrainCommand& command, Progress& progress, LiveCurve& curve) {
+  LaunchSpec spec;
+  spec.workers = command.options.training.workers;
+  spec.timeout = timeout_of(command.options.job);
+  spec.child_arguments = as_arguments(command.options);
+  spec.child_arguments.insert(spec.child_arguments.begin(), "train-worker");
+  for (Rank rank = 0; rank < spec.workers && !command.interfaces.empty(); ++rank) {
+    spec.rank_arguments.push_back(
+        {"--interface", command.interfaces[rank % command.interfaces.size()]});
+  }
+  spec.on_progress = [&](std::string_view key, std::span<const std::byte> value) {
+    if (const auto point = curve.take(key, value)) progress.update(point->epoch, text_of(*point));
+  };
+  return spec;
+}
+
+Error launch_error(const LaunchOutcome& outcome) {
+  const std::string why =
+      outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();
+  if (outcome.exit_status == 2) return bad_input(why);
+  if (outcome.exit_status == 3) return unavailable(why);
+  return failed(why);
+}
+
+Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask& task,
+                                    std::FILE* human) {
+  Progress progress(human, "train", task.options().epochs);
+  LiveCurve curve(task);
+  auto outcome = launch(launch_spec(command, progress, curve));
+  if (!outcome) return std::move(outcome).error();
+  if (outcome->exit_status != 0) {
+    progress.finish();
+    return launch_error(*outcome);
+  }
+  auto result = assemble(task, outcome->results, outcome->failed_ranks);
+  if (result) progress.update(task.options().epochs, text_of(result->final_workers()));
+  progress.finish();
+  for (const auto& line : outcome->child_errors) print_notice(line);
+  return result;
+}
+
+/// Before anything is started; the old content of the file stays.
+Result<void> check_plot_file(const std::string& path) {
+  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
+  return bad_input("--plot " + path + ": cannot open for writing: " + std::strerror(errno) +
+                   "; name a file in an existing folder");
+}
+
+Result<void> train(TrainCommand& command) {
+  auto task = make_task(command.options);
+  if (!task) return std::move(task).error();
+  auto json = JsonOutput::open(command.options.job.json);
+  if (!json) return std::move(json).error();
+  const auto policy = parse_policy(command.options.job.policy);
+  if (!policy) return policy.error();
+  for (const auto& notice : policy->notices) {
+    print_notice(notice);
+  }
+  auto result = train_processes(command, *task, json->human());
+  if (!result) return std::move(result).error();
+  if (json->human() != nullptr) std::fprintf(json->human(), "\n%s", to_table(*result).c_str());
+  if (auto ok = json->write(to_json(*result)); !ok) return ok;
+  if (!command.plot_file.empty()) {
+    auto written = write_text_file(command.plot_file, training_chart(*result));
+    if (!written) return failed("--plot " + written.error().message);
+  }
+  if (!result->verified) return failed("what the workers merged could not be verified");
+  return {};
+}
+
+WorkerConfig config_of(const RunOptions& job, const RankPlace& place,
+                       std::optional<LinkTable> links) {
+  WorkerConfig config;
+  config.rendezvous = place.rendezvous;
+  config.rank = place.rank;
+  config.world = place.world;
+  config.transport = job.transport;
+  config.interface = place.interface;
+  config.mtu = job.mtu;
+  config.policy = job.policy;
+  config.links = std::move(links);
+  config.timeout = timeout_of(job);
+  config.loss = job.loss;
+  config.deterministic = job.deterministic;
+  config.seed = job.seed;
+  return config;
+}
+
+Result<void> train_worker(TrainCommand& command) {
+  const RankPlace& place = command.place;
+  if (place.world == 0 || place.rank >= place.world) {
+    return bad_input("--rank: " + std::to_string(place.rank) + " does not exist in --world " +
+                     std::to_string(place.world));
+  }
+  command.options.training.workers = place.world;
+  auto task = make_task(command.options);
+  if (!task) return std::move(task).error();
+  auto links = load_links(command.options.job, place.world);
+  if (!links) return std::move(links).error();
+  auto worker = Worker::join(config_of(command.options.job, place, std::move(*links)));
+  if (!worker) return std::move(worker).error();
+  auto trained = train_rank(**worker, *task, trainer_options(command.options, place.rank));
+  if (!trained) return trained;
+  return (*worker)->leave();
+}
+
+void add_train(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<TrainCommand>();
+  auto* sub = app.add_subcommand(
+      "train", "Train a small network on handwritten digits across local worker processes");
+  sub->add_option("--workers", command->options.training.workers, "Worker processes to start")
+      ->capture_default_str();
+  add_train_options(*sub, command->options);
+  sub->add_option("--interface,--interfaces", command->interfaces,
+                  "Network interface of the ranks; several are used in turn")
+      ->delimiter(',');
+  sub->add_option("--json", command->options.job.json,
+                  "Write the result to this file (`-`: standard output)");
+  sub->add_option("--plot", command->plot_file, "Write accuracy by round and by time as SVG");
+  sub->footer(
+      "The result stands beside a single process that does as many steps on as many samples\n"
+      "(batches of all workers together), and workers that never talk.\n\n"
+      "Example:\n  selmcast train --workers 8 --policy \"select=selmcast:3\" --plot accuracy.svg");
+  sub->callback([command, &exit_status] {
+    if (auto ok = train(*command); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+void add_train_worker(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<TrainCommand>();
+  auto* sub = app.add_subcommand("train-worker", "One rank of `train`");
+  sub->group("");
+  sub->add_option("--rank", command->place.rank, "This rank, from 0")->required();
+  sub->add_option("--world", command->place.world, "Number of ranks")->required();
+  sub->add_option("--rendezvous", command->place.rendezvous, "Where the starter listens")
+      ->required();
+  sub->add_option("--interface", command->place.interface, "Network interface to use");
+  add_train_options(*sub, command->options);
+  sub->callback([command, &exit_status] {
+    if (auto ok = train_worker(*command); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int& exit_status) {
+  add_train(app, exit_status);
+  add_train_worker(app, exit_status);
+}
+
+}  // namespace selmcast

@@ -1,0 +1,142 @@
+#include "cli/train_options.h"
+
+#include <array>
+#include <cstdio>
+
+#include "sync/policy.h"
+
+namespace selmcast {
+
+namespace {
+
+constexpr double kSlowdownMax = 1000.0;
+
+/// Digits enough to read the same double again.
+std::string exact(double value) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.17g", value);
+  return text.data();
+}
+
+Result<void> check_slowdown(const TrainCommandOptions& options) {
+  const auto& factors = options.slowdown;
+  if (factors.empty()) return {};
+  if (factors.size() != options.training.workers) {
+    return bad_input("--slowdown: " + std::to_string(factors.size()) + " factors for --workers " +
+                     std::to_string(options.training.workers) + "; one per worker is needed");
+  }
+  for (const double factor : factors) {
+    if (factor >= 1.0 && factor <= kSlowdownMax) continue;
+    return bad_input("--slowdown: " + std::to_string(factor) + " is not within 1..1000");
+  }
+  return {};
+}
+
+Result<void> read_words(TrainCommandOptions& options) {
+  if (options.model != "mlp" && options.model != "softmax") {
+    return bad_input("--model: `" + options.model + "` is not mlp or softmax");
+  }
+  if (options.split != "skew" && options.split != "iid") {
+    return bad_input("--split: `" + options.split + "` is not skew or iid");
+  }
+  options.training.model = options.model == "mlp" ? ModelKind::mlp : ModelKind::softmax;
+  options.training.split = options.split == "skew" ? ShardKind::skew : ShardKind::iid;
+  options.training.seed = options.job.seed;
+  if (options.job.transport == "sim") {
+    return bad_input(
+        "--transport: sim has virtual time only, training takes real time; use shm, "
+        "uring or auto");
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainCommandOptions& o) {
+  command.add_option("--data", o.data_file,
+                     "CSV of 64 pixels 0..16 and a digit a line; default: the shipped digits");
+  command.add_option("--epochs", o.training.epochs, "Passes over the data")->capture_default_str();
+  command.add_option("--batch", o.training.batch, "Samples of one step of one worker")
+      ->capture_default_str();
+  command.add_option("--lr", o.training.learning_rate, "Learning rate")->capture_default_str();
+  command.add_option("--model", o.model, "mlp (64-32-10) or softmax")->capture_default_str();
+  command.add_option("--split", o.split, "skew (a worker sees 2-3 classes) or iid")
+      ->capture_default_str();
+  command.add_option("--slowdown", o.slowdown, "Factor per rank by which computing is stretched")
+      ->delimiter(',');
+  command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
+      ->capture_default_str();
+  command.add_option("--transport", o.job.transport, "auto, shm or uring")->capture_default_str();
+  command.add_option("--links", o.job.links_file,
+                     "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
+                     "probed");
+  command
+      .add_option("--seed", o.job.seed,
+                  "Seed of the division of the data, the initial "
+                  "parameters, batches and random selections")
+      ->capture_default_str();
+  command.add_option("--timeout", o.job.timeout_s, "Longest wait for a silent peer, in seconds")
+      ->capture_default_str();
+  command.add_option("--loss", o.job.loss, "Share of received data frames to drop, 0..1")
+      ->capture_default_str();
+  command.add_option("--mtu", o.job.mtu, "Upper bound on the packet size; 0 takes the interface's")
+      ->capture_default_str();
+  command.add_flag("--deterministic", o.job.deterministic, "Equal inputs give equal bits");
+}
+
+std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
+  std::vector<std::string> out{"--data",      o.data_file,
+                               "--epochs",    std::to_string(o.training.epochs),
+                               "--batch",     std::to_string(o.training.batch),
+                               "--lr",        exact(o.training.learning_rate),
+                               "--model",     o.model,
+                               "--split",     o.split,
+                               "--policy",    o.job.policy,
+                               "--transport", o.job.transport,
+                               "--seed",      std::to_string(o.job.seed),
+                               "--timeout",   exact(o.job.timeout_s),
+                               "--loss",      exact(o.job.loss),
+                               "--mtu",       std::to_string(o.job.mtu)};
+  if (!o.slowdown.empty()) {
+    std::string list;
+    for (const double factor : o.slowdown) {
+      if (!list.empty()) list += ',';
+      list += exact(factor);
+    }
+    out.insert(out.end(), {"--slowdown", list});
+  }
+  if (!o.job.links_file.empty()) out.insert(out.end(), {"--links", o.job.links_file});
+  if (o.job.deterministic) out.emplace_back("--deterministic");
+  return out;
+}
+
+Result<TrainTask> make_task(TrainCommandOptions& options) {
+  if (auto ok = read_words(options); !ok) return std::move(ok).error();
+  if (options.data_file.empty()) {
+    auto shipped = find_digits();
+    if (!shipped) return std::move(shipped).error();
+    options.data_file = std::move(*shipped);
+  }
+  auto data = load_digits(options.data_file);
+  if (!data) return std::move(data).error();
+  auto task = TrainTask::make(options.training, std::move(*data));
+  if (!task) return task;
+  if (auto ok = check_slowdown(options); !ok) return std::move(ok).error();
+  // What is left is a `run` of so many rounds on so many bytes.
+  options.job.rounds = options.training.epochs * task->rounds_per_epoch();
+  options.job.params_bytes = task->shape().parameters() * sizeof(float);
+  if (auto ok = check_run_options(options.job, options.training.workers); !ok) {
+    return std::move(ok).error();
+  }
+  return task;
+}
+
+TrainerOptions trainer_options(const TrainCommandOptions& options, Rank rank) {
+  TrainerOptions out;
+  const auto policy = parse_policy(options.job.policy);
+  if (policy && policy->mix == MixKind::sgd) out.exchange = Exchange::gradients;
+  if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
+  return out;
+}
+
+}  // namespace selmcast

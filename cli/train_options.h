@@ -1,0 +1,34 @@
+// Options shared by `selmcast train` and its ranks, and the same as child arguments.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/run_options.h"
+#include "train/task.h"
+#include "train/trainer.h"
+
+namespace selmcast {
+
+struct TrainCommandOptions {
+  TrainOptions training;  ///< Its seed is also the job's.
+  std::string data_file;  ///< Empty: the data set shipped with the program.
+  std::string model = "mlp";
+  std::string split = "skew";
+  std::vector<double> slowdown;  ///< Empty, or one factor a rank.
+  RunOptions job;                ///< Policy, transport, links and what else `run` has in common.
+};
+
+/// Adds the options to a subcommand.
+void add_train_options(CLI::App& command, TrainCommandOptions& options);
+/// The options as arguments of a child `train-worker`.
+std::vector<std::string> as_arguments(const TrainCommandOptions& options);
+/// Checks all that needs no other rank, and loads the data. Fills in what other options imply, e.g.
+/// the size of the parameters. Errors: bad_input or unavailable (no data set), naming the option.
+Result<TrainTask> make_task(TrainCommandOptions& options);
+/// How this rank trains, from the policy and --slowdown; after make_task().
+TrainerOptions trainer_options(const TrainCommandOptions& options, Rank rank);
+
+}  // namespace selmcast

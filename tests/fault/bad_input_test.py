@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Bad input to run, worker and plan: one line that says what and where, exit 2 (or 1, 3 as stated),
+nothing left running."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+PROGRAM = os.environ.get("SELMCAST", "build/release/selmcast")
+BYTES = ["--params-bytes", "4000"]
+
+
+def selmcast(*arguments, text="", timeout=60):
+    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True,
+                          timeout=timeout, check=False)
+
+
+class BadInput(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="selmcast-bad-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def refuse(self, arguments, *words, status=2, text=""):
+        done = selmcast(*arguments, text=text)
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.stdout, "")
+        lines = [l for l in done.stderr.splitlines() if not l.startswith("selmcast: note:")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def file(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    def run_with(self, *arguments):
+        return ["run", "--workers", "4", *arguments]
+
+    def test_policies(self):
+        for policy, words in {
+            "select=selmcast:4": ("p = 4", "3 others"),
+            "select=selmcast:0": ("select",),
+            "select=nearest": ("nearest", "all, selmcast:p"),
+            "select=all select=all": ("select",),
+            "colour=red": ("colour", "axes"),
+            "pace=ssp:2": ("pace", "later"),
+            "select=selmcast:2 mix=sgd": ("sgd",),
+        }.items():
+            with self.subTest(policy=policy):
+                self.refuse(self.run_with(*BYTES, "--policy", policy), *words)
+
+    def test_numbers(self):
+        for arguments, words in (
+            (["--params-bytes", "4001"], ("--params-bytes", "4001")),
+            (["--params-bytes", "-4"], ("--params-bytes",)),
+            ([*BYTES, "--rounds", "0"], ("--rounds",)),
+            ([*BYTES, "--rounds", "many"], ("--rounds",)),
+            ([*BYTES, "--loss", "1.5"], ("--loss", "1.5")),
+            ([*BYTES, "--loss", "nan"], ("--loss",)),
+            ([*BYTES, "--timeout", "-1"], ("--timeout", "-1")),
+            ([*BYTES, "--mtu", "10"], ("--mtu", "10")),
+            ([*BYTES, "--init", "seed:x"], ("--init", "seed:S")),
+            (["--model", "resnet51"], ("resnet51", "resnet50")),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(self.run_with(*arguments), *words)
+        self.refuse(["run", "--workers", "0", *BYTES], "--workers", "0")
+
+    def test_links(self):
+        for content, words in {
+            '{"tx_kbps":[1,2,NaN,4],"rx_kbps":[1,2,3,4]}': ("JSON",),
+            '{"tx_kbps":[1,2,-3,4],"rx_kbps":[1,2,3,4]}': ("tx_kbps[2]", "-3"),
+            '{"tx_kbps":[1,2,3.5,4],"rx_kbps":[1,2,3,4]}': ("tx_kbps[2]", "3.5"),
+            '{"tx_kbps":[1,2,3],"rx_kbps":[1,2,3,4]}': ("tx_kbps",),
+            '{"tx_kbps":[1e300,2,3,4],"rx_kbps":[1,2,3,4]}': ("tx_kbps[0]",),
+            '{"rx_kbps":[1,2,3,4]}': ("tx_kbps",),
+            '{"tx_kbps":[0,9,9,9],"rx_kbps":[9,9,9,9]}': ("rank 0", "transmit"),
+            "": ("JSON",),
+        }.items():
+            with self.subTest(content=content):
+                path = self.file("links.json", content)
+                self.refuse(self.run_with(*BYTES, "--links", path), "links.json", *words)
+        self.refuse(self.run_with(*BYTES, "--links", "/nonexistent"), "/nonexistent")
+
+    def test_safetensors(self):
+        def image(header, data=b"", length=None):
+            text = header if isinstance(header, bytes) else json.dumps(header).encode()
+            return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+        tensor = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+        for name, content in {
+            "short": b"1234567",
+            "truncated header": image({"a": tensor}, length=4000),
+            "huge header": image({"a": tensor}, length=1 << 62),
+            "data missing": image({"a": tensor}, b"1234"),
+            "lying shape": image({"a": {**tensor, "shape": [3]}}, b"12345678"),
+            "overflow": image({"a": {**tensor, "shape": [1 << 40, 1 << 40]}}, b"12345678"),
+            "overlap": image({"a": tensor, "b": tensor}, b"12345678"),
+            "negative": image({"a": {**tensor, "data_offsets": [-8, 8]}}, b"12345678"),
+            "deep": image(b"[" * 100_000),
+            "not JSON": image(b"hello"),
+        }.items():
+            with self.subTest(name):
+                path = self.file("x.safetensors", content)
+                self.refuse(self.run_with("--params", path), "x.safetensors")
+
+    def test_transport_and_interface(self):
+        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "uring")
+        self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
+        self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")
+
+    def test_plan(self):
+        good = {"p": 2, "tx_kbps": [9, 9, 9], "rx_kbps": [9, 9, 9]}
+        for change, words in (
+            ({"p": 3}, ("p",)), ({"p": [2, 2]}, ("p",)), ({"tx_kbps": [9, -1, 9]}, ("tx_kbps",)),
+            ({"fanout": "broadcast"}, ("fanout",)), ({"speed": 1}, ("speed",)),
+            ({"forced": [[0, 0]]}, ("forced",)), ({"rx_kbps": [0, 0, 0]}, ()),
+        ):
+            with self.subTest(change=change):
+                self.refuse(["plan"], *words, text=json.dumps({**good, **change}))
+        self.refuse(["plan"], text="{")
+
+    def worker(self, rank, world, address, *extra):
+        return [PROGRAM, "worker", "--rank", str(rank), "--world", str(world), "--rendezvous",
+                address, *BYTES, "--timeout", "3", "--transport", "shm", *extra]
+
+    def test_worker_alone(self):
+        self.refuse(self.worker(4, 4, "file:/tmp/x")[1:], "--rank", "4")
+        self.refuse(self.worker(1, 4, "udp://x")[1:], "udp://x", "tcp://")
+        begin = time.monotonic()
+        self.refuse(self.worker(1, 4, f"file:{self.folder}/none")[1:], "rank 1", status=1)
+        self.assertLess(time.monotonic() - begin, 6)
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.refuse(self.worker(0, 2, f"tcp://127.0.0.1:{port}", "--policy", "select=all")[1:],
+                        str(port), "in use")
+
+    def pair(self, first, second):
+        """Starts both; returns their (status, last line)."""
+        processes = [subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True) for c in (first, second)]
+        ends = []
+        for process in processes:
+            _, errors = process.communicate(timeout=30)
+            ends.append((process.returncode, errors.strip().splitlines()[-1] if errors else ""))
+        return ends
+
+    def test_ranks_that_disagree(self):
+        address = f"file:{self.folder}/store"
+        policy = ["--policy", "select=all"]
+        for extra, words in (
+            (["--policy", "select=selmcast:1"], ("policy",)),
+            (policy + ["--params-bytes", "8000"], ("8000", "4000")),
+        ):
+            with self.subTest(extra=extra):
+                second = self.worker(1, 2, address, *extra)
+                if "--params-bytes" in extra:
+                    del second[second.index("--params-bytes"):second.index("--params-bytes") + 2]
+                ends = self.pair(self.worker(0, 2, address, *policy), second)
+                self.assertTrue(all(status in (1, 2) for status, _ in ends), ends)
+                self.assertTrue(any(status == 2 and all(w in line for w in words)
+                                    for status, line in ends), ends)
+
+    def test_world_size_that_does_not_match(self):
+        address = f"file:{self.folder}/store"
+        ends = self.pair(self.worker(0, 2, address, "--policy", "select=all"),
+                         self.worker(1, 3, address, "--policy", "select=all"))
+        self.assertEqual(ends[1][0], 2, ends)
+        self.assertIn("3", ends[1][1])
+        self.assertIn("2", ends[1][1])
+        self.assertEqual(ends[0][0], 1, ends)
+        self.assertIn("rank 1", ends[0][1])
+
+    def test_worker_of_another_version(self):
+        """A store that answers in another protocol version."""
+        path = f"{self.folder}/store"
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(path)
+        server.listen()
+        server.settimeout(20)
+
+        def answer():
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(b"\x05\x00\x00\x00HTTP/1.1 400")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = selmcast(*self.worker(1, 2, f"file:{path}", "--policy", "select=all")[1:])
+        thread.join()
+        server.close()
+        self.assertIn(done.returncode, (1, 2), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))

@@ -1,0 +1,276 @@
+// The two sessions against each other and against hand-made frames, over the simulated network.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/wire.h"
+#include "multicast/digest.h"
+#include "multicast/receive_session.h"
+#include "multicast/send_session.h"
+#include "transport/sim/sim_network.h"
+
+namespace selmcast {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint32_t kJob = 9;
+constexpr Duration kTimeout = seconds(1);
+
+/// One rank: transport, port, both sessions, and what it merged.
+struct Node {
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<FramePort> port;
+  std::vector<std::byte> data;
+  Region region;
+  std::unique_ptr<SendSession> sender;
+  std::unique_ptr<ReceiveSession> receiver;
+  std::map<Rank, std::vector<std::byte>> merged;
+  std::map<Verdict, int> verdicts;
+  bool silent = false;  ///< Reads nothing and does nothing.
+};
+
+class Sessions : public testing::Test {
+ protected:
+  void build(std::uint32_t ranks, std::uint64_t bytes, SimLink link = {}) {
+    SimConfig config;
+    config.links.assign(ranks, link);
+    network_ = std::make_unique<SimNetwork>(config);
+    shape_ = StreamShape{bytes, 1432, 8};
+    nodes_.resize(ranks);
+    for (Rank r = 0; r < ranks; ++r) nodes_[r].transport = network_->attach(r);
+    for (Rank r = 0; r < ranks; ++r) set_up(r, ranks);
+  }
+
+  void set_up(Rank r, std::uint32_t ranks) {
+    Node& node = nodes_[r];
+    node.port = FramePort::make(*node.transport, kJob, r, ranks, 8).value();
+    for (Rank peer = 0; peer < ranks; ++peer) {
+      if (peer == r) continue;
+      ASSERT_TRUE(node.port->connect(peer, nodes_[peer].transport->address()));
+    }
+    node.data.resize(shape_.bytes);
+    SplitMix64 rng(r + 1);
+    for (auto& b : node.data) b = static_cast<std::byte>(rng());
+    node.region = node.transport->register_memory(node.data).value();
+    node.sender = std::make_unique<SendSession>(*node.port, SendSettings{shape_, 42, kTimeout, 2});
+    ReceiveSettings settings;
+    settings.shape = shape_;
+    settings.timeout = kTimeout;
+    settings.senders_max = ranks;
+    settings.window_bytes = settings.sender_window_bytes = 64 * 1472;
+    node.receiver = std::make_unique<ReceiveSession>(*node.port, settings);
+  }
+
+  TimePoint now() const { return network_->clock().now(); }
+
+  void begin_send(Rank from, const std::vector<LaneSpec>& lanes) {
+    Node& node = nodes_[from];
+    node.sender->begin(now(), 1, 0, node.data.data(), node.region.id(), lanes, 1'000'000);
+  }
+  void begin_receive(Rank at, std::vector<Rank> senders) {
+    senders_[at] = std::move(senders);
+    nodes_[at].receiver->begin(now(), 1, 0, senders_[at]);
+  }
+
+  void take(Node& node, std::span<const std::byte> bytes) {
+    const auto frame = parse_frame(bytes, kJob);
+    if (frame.error != FrameError::none) return;
+    node.sender->heard(frame.header.sender, now());
+    node.receiver->heard(frame.header.sender, now());
+    if (frame.header.kind == FrameKind::data) {
+      const Verdict verdict = node.receiver->on_data(frame.header, frame.payload, now());
+      ++node.verdicts[verdict];
+      if (verdict != Verdict::fresh) return;
+      auto& out = node.merged[frame.header.sender];
+      out.resize(shape_.bytes);
+      std::copy(frame.payload.begin(), frame.payload.end(),
+                out.begin() + static_cast<std::ptrdiff_t>(frame.header.offset));
+      return;
+    }
+    node.sender->on_control(frame.header, frame.payload, now());
+    node.receiver->on_control(frame.header, frame.payload, now());
+  }
+
+  void turn(Node& node) {
+    std::array<Completion, 16> completions;
+    for (std::size_t count; (count = node.transport->poll(completions)) > 0;) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto& c = completions[i];
+        if (c.kind == Completion::Kind::send) node.port->on_send_completion(c);
+        if (c.kind != Completion::Kind::receive) continue;
+        take(node, {c.data, c.bytes});
+        const ReceiveRequest give_back{c.token};
+        node.transport->post_receives({&give_back, 1});
+      }
+    }
+    node.sender->progress(now());
+    node.receiver->progress(now());
+    node.port->flush();
+  }
+
+  /// Runs until `done` or `limit` of virtual time has passed; false in the second case.
+  template <class Done>
+  bool run(Done done, Duration limit = seconds(30)) {
+    const TimePoint end = now() + limit;
+    while (!done()) {
+      if (now() > end) return false;
+      TimePoint next = network_->next_event();
+      for (auto& node : nodes_) {
+        if (node.silent) continue;
+        turn(node);
+        next = std::min({next, node.sender->next_timer(), node.receiver->next_timer()});
+      }
+      next = std::min(next, network_->next_event());
+      network_->advance_to(std::max(std::min(next, end), now() + std::chrono::microseconds(1)));
+    }
+    return true;
+  }
+
+  LaneSpec unicast(Rank from, Rank to) { return {nodes_[from].port->destination(to), {to}, false}; }
+
+  StreamShape shape_;
+  std::unique_ptr<SimNetwork> network_;
+  std::vector<Node> nodes_;
+  std::map<Rank, std::vector<Rank>> senders_;
+};
+
+TEST_F(Sessions, OneCopyToTwoReceiversArrivesWhole) {
+  build(3, 100'001);
+  auto group = nodes_[0].transport->join({5}, JoinAs::send_only).value();
+  auto one = nodes_[1].transport->join({5}, JoinAs::receiver).value();
+  auto two = nodes_[2].transport->join({5}, JoinAs::receiver).value();
+  const std::vector<LaneSpec> lanes{{Destination::to(group), {1, 2}, false}};
+  begin_receive(1, {0});
+  begin_receive(2, {0});
+  begin_send(0, lanes);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  for (const Rank r : {1U, 2U}) {
+    EXPECT_TRUE(nodes_[r].receiver->done());
+    EXPECT_EQ(nodes_[r].receiver->state(0), SenderState::complete);
+    EXPECT_EQ(nodes_[r].merged[0], nodes_[0].data);
+    EXPECT_EQ(nodes_[0].sender->state(r), ReceiverState::acked);
+  }
+  // 70 frames: 100 001 bytes and a header each, once.
+  EXPECT_EQ(nodes_[0].port->counters().first_bytes, 100'001U + 70 * 40);
+  EXPECT_EQ(nodes_[0].port->counters().repair_bytes, 0U);
+}
+
+TEST_F(Sessions, HeavyLossIsRepaired) {
+  SimLink link;
+  link.loss = 0.3;
+  build(2, 300'000, link);
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  begin_receive(1, {0});
+  begin_send(0, lanes);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  EXPECT_EQ(nodes_[1].merged[0], nodes_[0].data);
+  EXPECT_GT(nodes_[0].port->counters().repaired_frames, 50U);
+}
+
+TEST_F(Sessions, NothingIsSentBeforeTheReceiverIsInTheRound) {
+  build(2, 50'000);
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  begin_send(0, lanes);
+  EXPECT_FALSE(run([&] { return nodes_[0].port->counters().first_bytes > 0; }, milliseconds(500)));
+  EXPECT_EQ(nodes_[0].sender->state(1), ReceiverState::waiting);
+  begin_receive(1, {0});
+  EXPECT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+}
+
+TEST_F(Sessions, CreditThatComesFirstIsKept) {
+  build(2, 50'000);
+  begin_receive(1, {0});
+  EXPECT_FALSE(run([] { return false; }, milliseconds(5)));
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  begin_send(0, lanes);
+  EXPECT_EQ(nodes_[0].sender->state(1), ReceiverState::active);
+  EXPECT_TRUE(run([&] { return nodes_[0].sender->done(); }, milliseconds(50)));
+}
+
+TEST_F(Sessions, ASilentReceiverIsEvictedAfterTheTimeout) {
+  build(2, 50'000);
+  begin_receive(1, {0});
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  begin_send(0, lanes);
+  nodes_[1].silent = true;
+  const TimePoint begin = now();
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }, 2 * kTimeout));
+  EXPECT_EQ(nodes_[0].sender->state(1), ReceiverState::evicted);
+  EXPECT_GE(now() - begin, kTimeout);
+}
+
+TEST_F(Sessions, ASilentSenderIsGivenUpAfterTheTimeout) {
+  build(2, 50'000);
+  begin_receive(1, {0});
+  nodes_[0].silent = true;
+  ASSERT_TRUE(run([&] { return nodes_[1].receiver->done(); }, 2 * kTimeout));
+  EXPECT_EQ(nodes_[1].receiver->state(0), SenderState::silent);
+}
+
+TEST_F(Sessions, ASenderThatLivesButSendsNothingIsGivenUpAfterTwiceTheTimeout) {
+  build(2, 50'000);
+  begin_receive(1, {0});
+  const TimePoint begin = now();
+  ASSERT_TRUE(run([&] { return nodes_[1].receiver->done(); }, 4 * kTimeout));
+  EXPECT_EQ(nodes_[1].receiver->state(0), SenderState::silent);
+  EXPECT_GE(now() - begin, 2 * kTimeout);
+}
+
+TEST_F(Sessions, ADroppedPeerIsOwedNothing) {
+  build(3, 50'000);
+  begin_receive(1, {0, 2});
+  const std::vector<LaneSpec> lanes{unicast(0, 1), unicast(0, 2)};
+  begin_send(0, lanes);
+  nodes_[0].sender->drop(2);
+  nodes_[1].receiver->drop(2);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done() && nodes_[1].receiver->done(); }));
+  EXPECT_EQ(nodes_[0].sender->state(2), ReceiverState::lost);
+  EXPECT_EQ(nodes_[1].receiver->state(2), SenderState::lost);
+  EXPECT_EQ(nodes_[1].merged[0], nodes_[0].data);
+}
+
+TEST_F(Sessions, AWrongDigestFailsTheRoundByName) {
+  build(2, 1000);
+  begin_receive(1, {0});
+  FrameHeader header{.job = kJob, .sender = 0, .epoch = 1, .length = 1000};
+  EXPECT_EQ(nodes_[1].receiver->on_data(header, nodes_[0].data, now()), Verdict::fresh);
+  header = FrameHeader{.kind = FrameKind::tail,
+                       .job = kJob,
+                       .sender = 0,
+                       .epoch = 1,
+                       .offset = 1000,
+                       .flags = frame_flag::kFinal};
+  std::array<std::byte, 8> digest;
+  store_le(digest.data(), frame_digest(0, nodes_[0].data) + 1);
+  nodes_[1].receiver->on_control(header, digest, now());
+  EXPECT_EQ(nodes_[1].receiver->digest_mismatch(), std::optional<Rank>(0));
+}
+
+TEST_F(Sessions, FramesThatDoNotFitAreRefused) {
+  build(3, 3000);
+  begin_receive(1, {0});
+  auto& receiver = *nodes_[1].receiver;
+  const std::vector<std::byte> payload(1432);
+  const auto verdict = [&](auto change) {
+    FrameHeader header{.job = kJob, .sender = 0, .epoch = 1, .length = 1432};
+    change(header);
+    return receiver.on_data(header, std::span(payload).first(header.length), now());
+  };
+  EXPECT_EQ(verdict([](auto& h) { h.offset = 8; }), Verdict::malformed);
+  EXPECT_EQ(verdict([](auto& h) { h.offset = 2864; }),
+            Verdict::malformed);  // Last frame: 136 bytes.
+  EXPECT_EQ(verdict([](auto& h) { h.offset = 4296; }), Verdict::malformed);
+  EXPECT_EQ(verdict([](auto& h) { h.offset = ~0ULL; }), Verdict::malformed);
+  EXPECT_EQ(verdict([](auto& h) { h.length = 100; }), Verdict::malformed);
+  EXPECT_EQ(verdict([](auto& h) { h.stream = 1; }), Verdict::malformed);
+  EXPECT_EQ(verdict([](auto& h) { h.round = 1; }), Verdict::stale);
+  EXPECT_EQ(verdict([](auto& h) { h.epoch = 2; }), Verdict::stale);
+  EXPECT_EQ(verdict([](auto& h) { h.sender = 2; }), Verdict::foreign);
+  EXPECT_EQ(verdict([](auto&) {}), Verdict::fresh);
+  EXPECT_EQ(verdict([](auto&) {}), Verdict::duplicate);
+}
+
+}  // namespace
+}  // namespace selmcast

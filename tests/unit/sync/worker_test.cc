@@ -1,0 +1,151 @@
+// Whole workers with their threads, several in one process, over real transports.
+#include "selmcast/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "transport/open.h"
+#include "transport/rendezvous/rendezvous.h"
+
+namespace selmcast {
+namespace {
+
+constexpr std::size_t kCount = 30'011;
+
+class Workers : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    for (const auto& state : backend_states()) {
+      if (state.name == GetParam() && !state.usable) GTEST_SKIP() << state.reason;
+    }
+    std::string folder = testing::TempDir() + "selmcast-worker-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override {
+    store_.reset();
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  void serve(std::uint32_t world) {
+    StoreAddress address;
+    address.path = folder_ + "/store";
+    auto store = StoreServer::start(address, world);
+    ASSERT_TRUE(store) << store.error().message;
+    store_ = std::move(store).value();
+  }
+
+  WorkerConfig config(Rank rank, std::uint32_t world, const std::string& policy) const {
+    WorkerConfig out;
+    out.rendezvous = "file:" + folder_ + "/store";
+    out.rank = rank;
+    out.world = world;
+    out.transport = GetParam();
+    out.policy = policy;
+    out.links = LinkTable{std::vector<Kbps>(world, 800'000), std::vector<Kbps>(world, 800'000)};
+    return out;
+  }
+
+  /// Runs `body(worker, parameters)` for every rank in a thread of its own. Rank r starts with r.
+  template <class Body>
+  std::vector<std::vector<float>> run(std::uint32_t world, const std::string& policy, Body body) {
+    serve(world);
+    std::vector<std::vector<float>> parameters(world);
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < world; ++rank) {
+      parameters[rank].assign(kCount, static_cast<float>(rank));
+      threads.emplace_back([&, rank] {
+        auto worker = Worker::join(config(rank, world, policy));
+        ASSERT_TRUE(worker) << worker.error().message;
+        auto added = (*worker)->add_parameters(parameters[rank]);
+        ASSERT_TRUE(added) << added.error().message;
+        body(**worker, parameters[rank]);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    return parameters;
+  }
+
+  std::string folder_;
+  std::unique_ptr<StoreServer> store_;
+};
+
+TEST_P(Workers, FullBroadcastGivesEveryoneTheMean) {
+  const auto end = run(4, "select=all mix=average", [](Worker& worker, std::vector<float>&) {
+    auto report = worker.synchronize();
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_EQ(report->receivers.size(), 3U);
+    EXPECT_TRUE(report->verified);
+    EXPECT_EQ(report->rx_payload_bytes, 3 * kCount * sizeof(float));
+    EXPECT_TRUE(worker.leave());
+  });
+  for (const auto& values : end) {
+    for (const float v : values) ASSERT_FLOAT_EQ(v, 1.5F);
+  }
+}
+
+TEST_P(Workers, ManyRoundsWithPartialSelectionStayInStep) {
+  run(5, "select=selmcast:2", [](Worker& worker, std::vector<float>& parameters) {
+    for (std::uint32_t round = 0; round < 30; ++round) {
+      auto report = worker.synchronize();
+      ASSERT_TRUE(report) << report.error().message;
+      EXPECT_EQ(report->round, round);
+      EXPECT_GE(report->receivers.size(), 1U);
+      EXPECT_EQ(report->foreign_frames, 0U);
+    }
+    const double own = parameters[0];
+    auto mean = worker.mean_of(std::span(&own, 1), "value");
+    ASSERT_TRUE(mean) << mean.error().message;
+    // Homogeneous links give equal in-degrees, so the mean is kept and everyone comes near it.
+    EXPECT_NEAR((*mean)[0], 2.0, 1e-4);
+    EXPECT_NEAR(own, 2.0, 1e-2);
+    EXPECT_TRUE(worker.leave());
+  });
+}
+
+TEST_P(Workers, GradientMeanIsThatOfAllRanks) {
+  const auto end = run(3, "select=all mix=sgd", [](Worker& worker, std::vector<float>&) {
+    ASSERT_TRUE(worker.synchronize());
+    EXPECT_TRUE(worker.leave());
+  });
+  for (const auto& values : end) EXPECT_FLOAT_EQ(values[kCount - 1], 1.0F);
+}
+
+TEST_P(Workers, ARankThatLeavesWithoutGoodbyeIsNamedAndTheOthersGoOn) {
+  run(4, "select=selmcast:2", [](Worker& worker, std::vector<float>&) {
+    ASSERT_TRUE(worker.synchronize());
+    if (worker.rank() == 2) return;  // Destroyed without leave(): as good as dead.
+    for (int round = 0; round < 10; ++round) {
+      auto report = worker.synchronize();
+      ASSERT_TRUE(report) << report.error().message;
+    }
+    EXPECT_EQ(worker.failed_ranks(), std::vector<Rank>{2});
+    EXPECT_EQ(worker.plan().members, 3U);
+    EXPECT_TRUE(worker.leave());
+  });
+}
+
+TEST_P(Workers, LossOfTheStoreEndsTheJobWithAReason) {
+  run(2, "select=all", [this](Worker& worker, std::vector<float>&) {
+    ASSERT_TRUE(worker.synchronize());
+    ASSERT_TRUE(worker.mean_of({}, "both are here"));
+    if (worker.rank() == 0) store_.reset();
+    for (int round = 0; round < 1000; ++round) {
+      auto report = worker.synchronize();
+      if (report) continue;
+      EXPECT_NE(report.error().message.find("store"), std::string::npos) << report.error().message;
+      return;
+    }
+    FAIL() << "a thousand rounds after the store was gone";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Workers, testing::Values("shm", "uring"),
+                         [](const auto& param) { return std::string(param.param); });
+
+}  // namespace
+}  // namespace selmcast
