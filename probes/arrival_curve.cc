@@ -33,14 +33,21 @@ void ArrivalCurve::add(TimePoint at, std::uint64_t bytes) noexcept {
 }
 
 std::optional<Kbps> ArrivalCurve::rate_between(TimePoint from, TimePoint to) const noexcept {
-  const auto first = std::lower_bound(samples_.begin(), samples_.end(), from,
-                                      [](const Sample& s, TimePoint t) { return s.at < t; });
-  auto last = std::upper_bound(first, samples_.end(), to,
-                               [](TimePoint t, const Sample& s) { return t < s.at; });
-  if (last - first < 2) return std::nullopt;
-  --last;
-  if (last->at <= first->at) return std::nullopt;
-  return rate_of(last->bytes - first->bytes, last->at - first->at);
+  if (samples_.empty()) return std::nullopt;
+  from = std::max(from, samples_.front().at);
+  const auto later = [](TimePoint t, const Sample& s) { return t < s.at; };
+  const auto past_end = std::upper_bound(samples_.begin(), samples_.end(), to, later);
+  if (past_end == samples_.begin()) return std::nullopt;
+  const Sample last = *(past_end - 1);
+  if (last.at <= from) return std::nullopt;
+  // samples_.front().at <= from < last.at, so there is a sample on either side.
+  const auto after = std::upper_bound(samples_.begin(), past_end, from, later);
+  const Sample& a = *(after - 1);
+  const double share =
+      static_cast<double>((from - a.at).count()) / static_cast<double>((after->at - a.at).count());
+  const auto since_a =
+      static_cast<std::uint64_t>(share * static_cast<double>(after->bytes - a.bytes));
+  return rate_of(last.bytes - a.bytes - since_a, last.at - from);
 }
 
 std::optional<Kbps> ArrivalCurve::steady_rate(TimePoint start, TimePoint end) const noexcept {

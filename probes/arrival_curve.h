@@ -23,8 +23,8 @@ class ArrivalCurve {
   void add(TimePoint at, std::uint64_t bytes) noexcept;
   bool empty() const noexcept { return samples_.empty(); }
 
-  /// Mean rate between the first and the last sample in [from, to]; empty unless there are two with
-  /// time between them.
+  /// Mean rate from `from` (interpolated between the samples around it, for arrivals come in
+  /// batches) to the last sample at or before `to`; empty unless there are samples for that.
   std::optional<Kbps> rate_between(TimePoint from, TimePoint to) const noexcept;
   /// Rate over the last two thirds of [start, end]; of everything if that holds too few samples.
   std::optional<Kbps> steady_rate(TimePoint start, TimePoint end) const noexcept;

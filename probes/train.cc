@@ -11,6 +11,9 @@ constexpr std::uint32_t kWindowStart = 4;
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 /// A window grows while round trips take less than this more than the shortest one.
 constexpr Duration kQueueingMost = milliseconds(10);
+constexpr double kMuchFaster = 1.25;
+/// More than one frame in this many lost within a round trip: the window is too large.
+constexpr std::uint32_t kLossy = 10;
 /// Frames that are not accounted for after so long without any sign are taken for lost.
 constexpr Duration kStall = milliseconds(30);
 constexpr Duration kFinSpacing = milliseconds(5);
@@ -30,7 +33,9 @@ TrainSender::TrainSender(std::uint32_t world) : target_of_rank_(world, kNobody) 
 
 void TrainSender::start(std::uint32_t train, std::span<const Rank> targets, Rank self,
                         std::uint32_t window_max, const TrainLimits& limits, TimePoint now) {
-  targets_.clear();
+  std::vector<Target> before;
+  before.swap(targets_);
+  targets_.reserve(before.capacity());
   std::fill(target_of_rank_.begin(), target_of_rank_.end(), kNobody);
   curve_.clear();
   train_ = train;
@@ -44,8 +49,12 @@ void TrainSender::start(std::uint32_t train, std::span<const Rank> targets, Rank
     Target target;
     target.rank = rank;
     target.window = std::min(kWindowStart, window_max_);
-    target.last_progress = now;
+    target.last_progress = target.round_since = now;
     targets_.push_back(target);
+  }
+  const auto same_rank = [](const Target& a, const Target& b) { return a.rank == b.rank; };
+  if (std::equal(before.begin(), before.end(), targets_.begin(), targets_.end(), same_rank)) {
+    for (std::size_t t = 0; t < targets_.size(); ++t) targets_[t].window = before[t].window;
   }
   // Senders begin with different targets, or the first of them would hear all at once.
   turn_ = targets_.empty() ? 0 : self % targets_.size();
@@ -103,10 +112,36 @@ void TrainSender::step(ProbeIo& io, TimePoint now) noexcept {
   }
 }
 
+void TrainSender::grow(Target& target, std::uint32_t newly, Duration round_trip,
+                       TimePoint now) noexcept {
+  const bool quick = round_trip < kQueueingMost + 2 * target.round_trip_min;
+  if (quick || target.faster) target.window = std::min(window_max_, target.window + newly);
+  if (target.passed < target.round_end) return;
+  const double ms = std::chrono::duration<double, std::milli>(now - target.round_since).count();
+  const double per_ms = ms > 0 ? (target.passed - target.round_begin) / ms : 0;
+  target.faster = per_ms > kMuchFaster * target.best_per_ms;
+  target.best_per_ms = std::max(target.best_per_ms, per_ms);
+  const std::uint32_t passed = target.passed - target.round_begin;
+  const std::uint32_t arrived = target.delivered - target.round_delivered;
+  if (arrived < passed && passed - arrived > passed / kLossy) {
+    target.window = std::max(std::min(kWindowStart, window_max_), target.window / 2);
+    target.faster = false;
+  }
+  target.round_begin = target.passed;
+  target.round_delivered = target.delivered;
+  target.round_end = target.sent;
+  target.round_since = now;
+}
+
 void TrainSender::on_ack(const ProbePacket& ack, const ProbeIo& io, TimePoint now) noexcept {
   if (ack.train != train_ || target_of_rank_[ack.sender] == kNobody) return;
   Target& target = targets_[target_of_rank_[ack.sender]];
   if (ack.sequence > target.sent || ack.count > target.sent) return;
+  if (ack.count > target.delivered) {
+    delivered_ += ack.count - target.delivered;
+    target.delivered = ack.count;
+    curve_.add(now, io.wire_bytes(delivered_));
+  }
   if (ack.sequence > target.passed) {
     const std::uint32_t newly = ack.sequence - target.passed;
     target.passed = ack.sequence;
@@ -115,15 +150,8 @@ void TrainSender::on_ack(const ProbePacket& ack, const ProbeIo& io, TimePoint no
     if (sent_at >= started_ && sent_at <= now) {
       const Duration round_trip = now - sent_at;
       target.round_trip_min = std::min(target.round_trip_min, round_trip);
-      if (round_trip < kQueueingMost + 2 * target.round_trip_min) {
-        target.window = std::min(window_max_, target.window + newly);
-      }
+      grow(target, newly, round_trip, now);
     }
-  }
-  if (ack.count > target.delivered) {
-    delivered_ += ack.count - target.delivered;
-    target.delivered = ack.count;
-    curve_.add(now, io.wire_bytes(delivered_));
   }
   if ((ack.flags & probe_flag::kFinSeen) != 0 && stopped_ && !target.confirmed) {
     target.confirmed = true;

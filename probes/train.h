@@ -51,11 +51,17 @@ class TrainSender {
     std::uint32_t window = 0;
     TimePoint last_progress{};
     Duration round_trip_min = Duration::max();
+    std::uint32_t round_begin = 0, round_end = 0;  ///< Frames of the round trip being timed.
+    std::uint32_t round_delivered = 0;             ///< `delivered` when it began.
+    TimePoint round_since{};
+    double best_per_ms = 0;  ///< Frames; of the fastest round trip.
+    bool faster = true;      ///< The last round trip was much faster than all before.
     bool confirmed = false;
     TimePoint next_fin{};
     Duration fin_spacing{};
   };
   bool send_some(ProbeIo& io, Target& target, TimePoint now) noexcept;
+  void grow(Target& target, std::uint32_t newly, Duration round_trip, TimePoint now) noexcept;
   void take_stock(ProbeIo& io, TimePoint now) noexcept;
   void send_fins(ProbeIo& io, TimePoint now) noexcept;
 

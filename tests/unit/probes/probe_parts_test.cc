@@ -139,6 +139,23 @@ TEST(ArrivalCurve, OnlySamplesWithinTheTimesCount) {
   EXPECT_EQ(curve.rate_between(TimePoint{} + milliseconds(50), TimePoint{} + milliseconds(99)), 0U);
   EXPECT_EQ(curve.rate_between(TimePoint{} + microseconds(100), TimePoint{} + microseconds(900)),
             std::nullopt);
+  EXPECT_EQ(curve.rate_between(TimePoint{} + milliseconds(101), kNever), std::nullopt);
+  EXPECT_EQ(curve.rate_between(TimePoint{} - milliseconds(9), TimePoint{} - milliseconds(1)),
+            std::nullopt);
+}
+
+TEST(ArrivalCurve, BatchesOfALateReaderDoNotRaiseTheRate) {
+  // 1 MB/s, looked at every 20 ms, then read in several portions within 300 us.
+  ArrivalCurve curve;
+  for (int look = 0; look <= 3; ++look) {
+    for (int portion = 0; portion < 4; ++portion) {
+      curve.add(TimePoint{} + milliseconds(20 * look) + microseconds(100 * portion),
+                static_cast<std::uint64_t>(20'000 * look - 5'000 * (look > 0 ? 3 - portion : 0)));
+    }
+  }
+  const auto rate = curve.steady_rate(TimePoint{}, TimePoint{} + microseconds(60'300));
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(static_cast<double>(*rate), 8000, 400);
 }
 
 TEST(ArrivalCurve, StorageIsBounded) {
