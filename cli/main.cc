@@ -10,6 +10,7 @@
 #include "cli/doctor.h"
 #include "cli/plan.h"
 #include "cli/policies.h"
+#include "cli/probe.h"
 #include "cli/run.h"
 #include "cli/train.h"
 
@@ -20,6 +21,7 @@ void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
   add_plan_command(app, exit_status);
   add_policies_command(app, exit_status);
+  add_probe_command(app, exit_status);
   add_run_command(app, exit_status);
   add_train_command(app, exit_status);
   add_worker_command(app, exit_status);

@@ -87,6 +87,7 @@ Result<void> train(TrainCommand& command) {
   if (!task) return std::move(task).error();
   auto json = JsonOutput::open(command.options.job.json);
   if (!json) return std::move(json).error();
+  if (auto ok = check_plot_file(command.plot_file); !ok) return ok;
   const auto policy = parse_policy(command.options.job.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) {

@@ -35,36 +35,6 @@ Result<LinkTable> agree_on_table(Rendezvous& store, const WorkerConfig& config) 
   return table;
 }
 
-Result<LinkTable> probe_table(Rendezvous& store, Transport& transport,
-                              const std::vector<RosterEntry>& roster, const WorkerConfig& config,
-                              std::uint64_t job) {
-  ProbeConfig probing;
-  probing.job = static_cast<std::uint32_t>(job);
-  probing.timeout = config.timeout;
-  std::map<std::uint64_t, std::uint32_t> hosts;
-  std::vector<Endpoint> endpoints(roster.size());
-  std::vector<EndpointId> ids(roster.size());
-  for (Rank rank = 0; rank < roster.size(); ++rank) {
-    const auto next = static_cast<std::uint32_t>(hosts.size());
-    probing.host_of_rank.push_back(hosts.try_emplace(roster[rank].host, next).first->second);
-    if (rank == config.rank) continue;
-    auto endpoint = transport.connect(roster[rank].address);
-    if (!endpoint) return std::move(endpoint).error();
-    endpoints[rank] = std::move(endpoint).value();
-    ids[rank] = endpoints[rank].id();
-  }
-  auto probe = Probe::create(transport, store, ids, probing);
-  if (!probe) return std::move(probe).error();
-  auto estimates = run_probe(**probe, transport, SteadyClock());
-  if (!estimates) return std::move(estimates).error();
-  LinkTable table;
-  for (const LinkEstimate& estimate : *estimates) {
-    table.tx_kbps.push_back(estimate.transmit.available_kbps);
-    table.rx_kbps.push_back(estimate.receive.available_kbps);
-  }
-  return table;
-}
-
 }  // namespace
 
 Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
@@ -74,7 +44,37 @@ Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
   if (auto ok = store.put("links/" + std::to_string(config.rank), own); !ok) return ok.error();
   if (config.links) return agree_on_table(store, config);
   if (config.world == 1) return LinkTable{{0}, {0}};
-  return probe_table(store, transport, roster, config, job);
+  auto estimates = probe_links(store, transport, roster, config.timeout, job);
+  if (!estimates) return std::move(estimates).error();
+  LinkTable table;
+  for (const LinkEstimate& estimate : *estimates) {
+    table.tx_kbps.push_back(estimate.transmit.available_kbps);
+    table.rx_kbps.push_back(estimate.receive.available_kbps);
+  }
+  return table;
+}
+
+Result<std::vector<LinkEstimate>> probe_links(Rendezvous& store, Transport& transport,
+                                              const std::vector<RosterEntry>& roster,
+                                              Duration timeout, std::uint64_t job) {
+  ProbeConfig probing;
+  probing.job = static_cast<std::uint32_t>(job);
+  probing.timeout = timeout;
+  std::map<std::uint64_t, std::uint32_t> hosts;
+  std::vector<Endpoint> endpoints(roster.size());
+  std::vector<EndpointId> ids(roster.size());
+  for (Rank rank = 0; rank < roster.size(); ++rank) {
+    const auto next = static_cast<std::uint32_t>(hosts.size());
+    probing.host_of_rank.push_back(hosts.try_emplace(roster[rank].host, next).first->second);
+    if (rank == store.rank()) continue;
+    auto endpoint = transport.connect(roster[rank].address);
+    if (!endpoint) return std::move(endpoint).error();
+    endpoints[rank] = std::move(endpoint).value();
+    ids[rank] = endpoints[rank].id();
+  }
+  auto probe = Probe::create(transport, store, ids, probing);
+  if (!probe) return std::move(probe).error();
+  return run_probe(**probe, transport, SteadyClock());
 }
 
 }  // namespace selmcast

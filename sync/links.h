@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/link_estimate.h"
 #include "selmcast/worker.h"
 #include "sync/roster.h"
 
@@ -13,5 +14,11 @@ namespace selmcast {
 Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
                                  const std::vector<RosterEntry>& roster, const WorkerConfig& config,
                                  std::uint64_t job);
+
+/// Measures every rank's link; ranks of one host at the same time. All ranks call it together and
+/// get the same estimates, in the order of the ranks. Errors name the rank that is silent or lost.
+Result<std::vector<LinkEstimate>> probe_links(Rendezvous& store, Transport& transport,
+                                              const std::vector<RosterEntry>& roster,
+                                              Duration timeout, std::uint64_t job);
 
 }  // namespace selmcast

@@ -1,0 +1,148 @@
+#include "cli/probe.h"
+
+#include <cstdio>
+
+#include "cli/common.h"
+#include "cli/launch.h"
+#include "cli/run_options.h"
+#include "cli/run_rank.h"
+#include "probes/links_json.h"
+#include "sync/links.h"
+#include "transport/open.h"
+
+namespace selmcast {
+
+namespace {
+
+struct ProbeCommand {
+  std::uint32_t workers = 4;
+  std::vector<std::string> interfaces;
+  std::string links_file;
+  RankPlace place;
+  RunOptions options;  ///< Transport, MTU, timeout and JSON only.
+};
+
+void add_link_options(CLI::App& command, RunOptions& o) {
+  command.add_option("--transport", o.transport, "auto, shm or uring")->capture_default_str();
+  command.add_option("--timeout", o.timeout_s, "Longest wait for a silent rank, in seconds")
+      ->capture_default_str();
+  command.add_option("--mtu", o.mtu, "Upper bound on the packet size; 0 takes the interface's")
+      ->capture_default_str();
+}
+
+/// One rank: joins, probes, and rank 0 publishes what all agree on.
+Result<void> probe_rank(const ProbeCommand& command) {
+  const RankPlace& place = command.place;
+  const Duration timeout = timeout_of(command.options);
+  auto address = parse_store_address(place.rendezvous);
+  if (!address) return std::move(address).error();
+  auto store = connect_store(*address, place.rank, place.world, timeout);
+  if (!store) return std::move(store).error();
+  auto job = agree_on_job(**store, timeout);
+  if (!job) return std::move(job).error();
+  TransportConfig config;
+  config.job = *job;
+  config.rank = place.rank;
+  config.world = place.world;
+  config.interface = place.interface;
+  config.mtu = command.options.mtu;
+  auto transport = open_transport(command.options.transport, config);
+  if (!transport) return std::move(transport).error();
+  const auto& caps = (*transport)->capabilities();
+  const RosterEntry own{caps.name, "probe", host_identity(), caps.max_frame_bytes,
+                        (*transport)->address()};
+  auto roster = exchange_roster(**store, own, timeout);
+  if (!roster) return std::move(roster).error();
+  auto links = probe_links(**store, **transport, *roster, timeout, *job);
+  if (!links) return std::move(links).error();
+  if (place.rank == 0) {
+    const std::string text = links_json(*links);
+    auto published = (*store)->put("result/0/links", std::as_bytes(std::span(text)));
+    if (!published) return published;
+  }
+  (*store)->leave();
+  return {};
+}
+
+void print_table(const nlohmann::ordered_json& links, const std::string& transport) {
+  std::printf("%s, wire rates in Mbit/s (lowest and highest of the repeats)\n", transport.c_str());
+  std::printf("%5s %28s %28s %12s %8s\n", "rank", "transmit", "receive", "latency us", "loss %");
+  for (const auto& one : links.at("detail")) {
+    const auto mbps = [&](const char* key) { return one.at(key).get<double>() / 1000.0; };
+    const std::size_t rank = one.at("rank");
+    std::printf("%5zu %10.1f (%7.1f..%7.1f) %10.1f (%7.1f..%7.1f) %12.1f %8.2f\n", rank,
+                links["tx_kbps"][rank].get<double>() / 1000.0, mbps("tx_low_kbps"),
+                mbps("tx_high_kbps"), links["rx_kbps"][rank].get<double>() / 1000.0,
+                mbps("rx_low_kbps"), mbps("rx_high_kbps"), one.at("latency_us").get<double>(),
+                one.at("rx_loss").get<double>() * 100.0);
+  }
+}
+
+Result<void> probe(const ProbeCommand& command) {
+  const RunOptions& o = command.options;
+  if (command.workers < 2 || command.workers > 65'535) {
+    return bad_input("--workers: " + std::to_string(command.workers) + " is not within 2..65535");
+  }
+  if (o.transport == "sim")
+    return bad_input("--transport: sim has nothing to probe; use shm or uring");
+  if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
+  auto json = JsonOutput::open(o.json);
+  if (!json) return std::move(json).error();
+  auto file = JsonOutput::open(command.links_file);
+  if (!file) return std::move(file).error();
+  LaunchSpec spec;
+  spec.workers = command.workers;
+  spec.timeout = timeout_of(o);
+  spec.child_arguments = {
+      "probe-worker", "--transport",        o.transport, "--timeout", std::to_string(o.timeout_s),
+      "--mtu",        std::to_string(o.mtu)};
+  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
+    spec.rank_arguments.push_back(
+        {"--interface", command.interfaces[rank % command.interfaces.size()]});
+  }
+  auto outcome = launch(spec);
+  if (!outcome) return std::move(outcome).error();
+  const auto found = outcome->results.find("0/links");
+  if (outcome->exit_status != 0 || found == outcome->results.end()) {
+    return failed(outcome->child_errors.empty() ? "the probe gave no result"
+                                                : outcome->child_errors.front());
+  }
+  const std::string text(reinterpret_cast<const char*>(found->second.data()), found->second.size());
+  auto links = nlohmann::ordered_json::parse(text);
+  if (json->human() != nullptr) print_table(links, o.transport);
+  if (auto ok = file->write(links); !ok) return ok;
+  return json->write(std::move(links));
+}
+
+}  // namespace
+
+void add_probe_command(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<ProbeCommand>();
+  auto* sub = app.add_subcommand("probe", "Measure what every local rank's link can carry");
+  sub->add_option("--workers", command->workers, "Ranks that probe at the same time")
+      ->capture_default_str();
+  sub->add_option("--interface,--interfaces", command->interfaces,
+                  "Network interface of the ranks; several are used in turn")
+      ->delimiter(',');
+  sub->add_option("--links", command->links_file,
+                  "Write links.json for run and train to this file");
+  sub->add_option("--json", command->options.json, "Write the result here (`-`: standard output)");
+  add_link_options(*sub, command->options);
+  sub->footer("Example:\n  selmcast probe --workers 8 --transport uring --links links.json");
+  sub->callback([command, &exit_status] {
+    if (auto ok = probe(*command); !ok) exit_status = print_error(ok.error());
+  });
+
+  auto rank = std::make_shared<ProbeCommand>();
+  auto* child = app.add_subcommand("probe-worker", "One rank of a probe")->group("");
+  child->add_option("--rank", rank->place.rank)->required();
+  child->add_option("--world", rank->place.world)->required();
+  child->add_option("--rendezvous", rank->place.rendezvous)->required();
+  child->add_option("--interface", rank->place.interface);
+  add_link_options(*child, rank->options);
+  child->callback([rank, &exit_status] {
+    if (auto ok = probe_rank(*rank); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+}  // namespace selmcast
