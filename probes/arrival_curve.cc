@@ -50,8 +50,22 @@ std::optional<Kbps> ArrivalCurve::rate_between(TimePoint from, TimePoint to) con
   return rate_of(last.bytes - a.bytes - since_a, last.at - from);
 }
 
+TimePoint ArrivalCurve::end_of_batch(TimePoint from, TimePoint to) const noexcept {
+  TimePoint best = from;
+  Duration longest{};
+  for (std::size_t i = 0; i + 1 < samples_.size(); ++i) {
+    const Sample& sample = samples_[i];
+    const Duration pause = samples_[i + 1].at - sample.at;
+    if (sample.at < from || sample.at > to || pause <= longest) continue;
+    longest = pause;
+    best = sample.at;
+  }
+  return best;
+}
+
 std::optional<Kbps> ArrivalCurve::steady_rate(TimePoint start, TimePoint end) const noexcept {
-  const auto steady = rate_between(start + (end - start) / 3, end);
+  const Duration time = end - start;
+  const auto steady = rate_between(end_of_batch(start + time / 3, start + time / 2), end);
   if (steady && *steady > 0) return steady;
   if (samples_.empty()) return std::nullopt;
   return rate_between(samples_.front().at, samples_.back().at);

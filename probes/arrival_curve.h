@@ -26,10 +26,15 @@ class ArrivalCurve {
   /// Mean rate from `from` (interpolated between the samples around it, for arrivals come in
   /// batches) to the last sample at or before `to`; empty unless there are samples for that.
   std::optional<Kbps> rate_between(TimePoint from, TimePoint to) const noexcept;
-  /// Rate over the last two thirds of [start, end]; of everything if that holds too few samples.
+  /// Rate over the last two thirds of [start, end] or a little less, for it begins where a batch
+  /// ends: a reader that comes late reads a batch at once, and half of one would count for nothing
+  /// but time. Of everything if that holds too few samples.
   std::optional<Kbps> steady_rate(TimePoint start, TimePoint end) const noexcept;
 
  private:
+  /// The sample in [from, to] that is followed by the longest pause; `from` if there is none.
+  TimePoint end_of_batch(TimePoint from, TimePoint to) const noexcept;
+
   struct Sample {
     TimePoint at{};
     std::uint64_t bytes = 0;

@@ -15,7 +15,8 @@
 namespace selmcast {
 namespace {
 
-constexpr std::uint64_t kJob = 0x5E1'0002;
+// Of this process: tests of several processes run on one host at the same time.
+const std::uint64_t kJob = 0x5E1'0002 + (static_cast<std::uint64_t>(::getpid()) << 32U);
 
 class UringMulticast : public testing::Test {
  protected:
