@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -26,6 +27,12 @@ constexpr Duration kProgressPeriod = std::chrono::milliseconds(200);
 volatile std::sig_atomic_t interrupted = 0;
 void on_signal(int signal) {
   interrupted = signal;
+}
+
+/// A rank's own diagnostics begin with the program's name.
+std::string_view without_program(std::string_view line) {
+  constexpr std::string_view name = "selmcast: ";
+  return line.starts_with(name) ? line.substr(name.size()) : line;
 }
 
 /// A folder only this user can enter, for the store's socket; removed at the end.
@@ -54,26 +61,26 @@ class SocketFolder {
   std::string path_;
 };
 
-/// SIGINT and SIGTERM set a flag while this lives.
+/// Signals that ask for the end set a flag while this lives.
 class SignalGuard {
  public:
   SignalGuard() {
     interrupted = 0;
     struct sigaction action {};
     action.sa_handler = on_signal;
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], &action, &old_[i]);
+    }
   }
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
   ~SignalGuard() {
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &old_[i], nullptr);
   }
 
  private:
-  struct sigaction old_int_ {
-  }, old_term_{};
+  static constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  std::array<struct sigaction, kSignals.size()> old_{};
 };
 
 class Launch {
@@ -139,7 +146,7 @@ void Launch::wait_for_news() {
 
 void Launch::pass_lines(Rank rank) {
   for (const auto& line : seats_[rank].process.read_lines()) {
-    std::fprintf(stderr, "rank %u: %s\n", rank, one_line(line).c_str());
+    std::fprintf(stderr, "rank %u: %s\n", rank, one_line(without_program(line)).c_str());
   }
 }
 
@@ -209,12 +216,16 @@ LaunchOutcome Launch::outcome() {
     } else if (WIFSIGNALED(status)) {
       out.child_errors.push_back(who + " was ended by signal " + std::to_string(WTERMSIG(status)));
     } else {
-      out.child_errors.push_back(who + ": " + seats_[rank].process.last_line());
+      out.child_errors.push_back(who + ": " +
+                                 std::string(without_program(seats_[rank].process.last_line())));
       if (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3) gravest = WEXITSTATUS(status);
     }
   }
   if (interrupted != 0) {
-    out.exit_status = 128 + interrupted;
+    out.exit_status = 1;
+    out.child_errors.insert(
+        out.child_errors.begin(),
+        "interrupted by signal " + std::to_string(interrupted) + "; all ranks were ended");
   } else {
     out.exit_status = finished ? 0 : gravest;
   }
@@ -228,13 +239,13 @@ LaunchOutcome Launch::outcome() {
 }  // namespace
 
 Result<LaunchOutcome> launch(const LaunchSpec& spec) {
+  const SignalGuard guard;
   auto folder = SocketFolder::make();
   if (!folder) return std::move(folder).error();
   StoreAddress address;
   address.path = folder->socket();
   auto store = StoreServer::start(address, spec.workers);
   if (!store) return std::move(store).error();
-  const SignalGuard guard;
   Launch launch(spec, **store);
   if (auto ok = launch.start(); !ok) return std::move(ok).error();
   launch.watch();

@@ -34,8 +34,9 @@ struct LaunchOutcome {
 };
 
 /// Hosts the job's store, starts the ranks and waits until all have ended. Their standard error
-/// passes through, each line headed by its rank. SIGINT and SIGTERM end the ranks, then the launch.
-/// Whatever happens, no rank outlives this call (nor this process). Errors: the ranks cannot start.
+/// passes through, each line headed by its rank. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the ranks,
+/// then the launch. Whatever happens, no rank outlives this call (nor this process). Errors: the
+/// ranks cannot start.
 Result<LaunchOutcome> launch(const LaunchSpec& spec);
 
 }  // namespace selmcast

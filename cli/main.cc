@@ -63,6 +63,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return print_error(usage_error(app, error));
   }
+  if (exit_status == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    return print_error(failed("cannot write to standard output"));
+  }
   return exit_status;
 }
 

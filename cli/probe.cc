@@ -86,6 +86,9 @@ Result<void> probe(const ProbeCommand& command) {
   if (o.transport == "sim")
     return bad_input("--transport: sim has nothing to probe; use shm or uring");
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
+  if (o.json == "-" && command.links_file == "-") {
+    return bad_input("--json and --links cannot both be standard output; name a file for one");
+  }
   auto json = JsonOutput::open(o.json);
   if (!json) return std::move(json).error();
   auto file = JsonOutput::open(command.links_file);
@@ -93,9 +96,8 @@ Result<void> probe(const ProbeCommand& command) {
   LaunchSpec spec;
   spec.workers = command.workers;
   spec.timeout = timeout_of(o);
-  spec.child_arguments = {
-      "probe-worker", "--transport",        o.transport, "--timeout", std::to_string(o.timeout_s),
-      "--mtu",        std::to_string(o.mtu)};
+  spec.child_arguments = {"probe-worker",       "--transport", o.transport,          "--timeout",
+                          text_of(o.timeout_s), "--mtu",       std::to_string(o.mtu)};
   for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
     spec.rank_arguments.push_back(
         {"--interface", command.interfaces[rank % command.interfaces.size()]});
@@ -109,7 +111,7 @@ Result<void> probe(const ProbeCommand& command) {
   }
   const std::string text(reinterpret_cast<const char*>(found->second.data()), found->second.size());
   auto links = nlohmann::ordered_json::parse(text);
-  if (json->human() != nullptr) print_table(links, o.transport);
+  if (json->human() != nullptr && file->human() != nullptr) print_table(links, o.transport);
   if (auto ok = file->write(links); !ok) return ok;
   return json->write(std::move(links));
 }

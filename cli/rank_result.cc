@@ -61,7 +61,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
   Kbps rate = 0;
   std::uint32_t epoch = 0;
   std::uint64_t total = 0, repaired = 0, changes = 0;
-  std::vector<std::vector<Rank>> receivers(workers);
+  std::vector<std::vector<Rank>> receivers(workers), given_up(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
   for (const char* name :
        {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes", "foreign_frames"}) {
@@ -74,6 +74,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     epoch = r.epoch;
     rate = rate == 0 ? r.rate_kbps : std::min(rate, r.rate_kbps);
     receivers[rank] = r.receivers;
+    given_up[rank] = r.given_up;
     total += r.receivers.size();
     repaired += r.repaired_frames;
     changes += r.membership_changes;
@@ -89,6 +90,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
           {"rate_kbps", rate},
           {"receivers", receivers},
           {"receivers_total", total},
+          {"given_up", given_up},
           {"tx_first_bytes", columns["tx_first_bytes"]},
           {"tx_repair_bytes", columns["tx_repair_bytes"]},
           {"tx_patch_bytes", columns["tx_patch_bytes"]},
@@ -185,6 +187,9 @@ ordered_json job_document(std::uint32_t workers, const std::map<Rank, RankResult
   for (std::size_t i = 0; i < rounds; ++i) {
     list.push_back(round_document(workers, i, results));
     ms.push_back(list.back()["ms"].get<double>());
+    // Nothing was merged wrongly where nobody heard anybody, but that is no success either.
+    const bool alone = workers == 1 || !lost.empty();
+    verified = verified && (alone || list.back()["receivers_total"].get<std::uint64_t>() > 0);
   }
   const RankResult first = results.empty() ? RankResult{} : results.begin()->second;
   return {{"schema", 1},

@@ -1,5 +1,6 @@
 #include "cli/run_options.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -13,7 +14,14 @@
 namespace selmcast {
 
 namespace {
+constexpr std::uint32_t kWorkersMax = 65'533;  // Of the repair queue and the frame header.
 constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40U;
+}  // namespace
+
+std::string text_of(double value) {
+  std::array<char, 32> out{};
+  const auto end = std::to_chars(out.data(), out.data() + out.size(), value).ptr;
+  return {out.data(), end};
 }
 
 void add_run_options(CLI::App& command, RunOptions& o) {
@@ -48,8 +56,8 @@ std::vector<std::string> as_arguments(const RunOptions& o) {
                                "--policy",    o.policy,
                                "--transport", o.transport,
                                "--seed",      std::to_string(o.seed),
-                               "--timeout",   std::to_string(o.timeout_s),
-                               "--loss",      std::to_string(o.loss),
+                               "--timeout",   text_of(o.timeout_s),
+                               "--loss",      text_of(o.loss),
                                "--mtu",       std::to_string(o.mtu)};
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
@@ -168,15 +176,16 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 }  // namespace
 
 Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
-  if (world == 0 || world > 65'535) {
-    return bad_input("--workers: " + std::to_string(world) + " is not within 1..65535");
+  if (world == 0 || world > kWorkersMax) {
+    return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
+                     std::to_string(kWorkersMax));
   }
   if (o.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
   if (!(o.loss >= 0.0 && o.loss < 1.0)) {
-    return bad_input("--loss: " + std::to_string(o.loss) + " is not within 0 <= F < 1");
+    return bad_input("--loss: " + text_of(o.loss) + " is not within 0 <= F < 1");
   }
-  if (!(o.timeout_s >= 0.1 && o.timeout_s <= 86'400.0)) {
-    return bad_input("--timeout: " + std::to_string(o.timeout_s) + " is not within 0.1..86400 s");
+  if (!(o.timeout_s >= 1.0 && o.timeout_s <= 86'400.0)) {
+    return bad_input("--timeout: " + text_of(o.timeout_s) + " is not within 1..86400 s");
   }
   if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
     return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");

@@ -29,6 +29,9 @@ struct RunOptions {
   std::string json;
 };
 
+/// The shortest text that reads back as the same number.
+std::string text_of(double value);
+
 /// Adds the options to a subcommand.
 void add_run_options(CLI::App& command, RunOptions& options);
 /// The options as arguments of a child `worker`, without --json.

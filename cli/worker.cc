@@ -34,7 +34,12 @@ nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
     if (server.lost(rank)) failed_ranks.push_back(rank);
     const auto bytes = server.get("result/" + std::to_string(rank) + "/run");
     if (!bytes) continue;
-    if (auto result = parse_rank_result(*bytes)) results.emplace(rank, std::move(result).value());
+    auto result = parse_rank_result(*bytes);
+    if (result) {
+      results.emplace(rank, std::move(result).value());
+    } else {
+      failed_ranks.push_back(rank);
+    }
   }
   return job_document(world, results, failed_ranks);
 }
@@ -51,6 +56,9 @@ Result<void> run_worker(const WorkerCommand& command) {
   if (auto ok = check_run_options(command.options, place.world); !ok) return ok;
   auto address = parse_store_address(place.rendezvous);
   if (!address) return std::move(address).error();
+  if (address->kind == StoreAddress::Kind::tcp && address->port == 0) {
+    return bad_input("--rendezvous: port 0 names no port; give all ranks the same one");
+  }
   auto json = JsonOutput::open(command.options.json);
   if (!json) return std::move(json).error();
   std::unique_ptr<StoreServer> server;
@@ -65,6 +73,9 @@ Result<void> run_worker(const WorkerCommand& command) {
     const auto document = collect(*server, place.world);
     if (json->human() != nullptr) std::fputs(job_table(document).c_str(), json->human());
     if (auto ok = json->write(document); !ok) return ok;
+    if (!document["verified"].get<bool>()) {
+      return failed("the merged parameters could not be verified");
+    }
   }
   if (!result) return std::move(result).error();
   return {};

@@ -40,7 +40,7 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   mismatch_.reset();
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
-  unsettled_ = 0;
+  unsettled_ = matched_ = 0;
   const std::uint64_t share =
       std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders.size(), 1),
                               settings_.sender_window_bytes) /
@@ -59,7 +59,10 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
     source.patience = kPatienceFirst;
     source.last_heard = source.last_progress = now;
     source.state = dropped_ranks_[source.rank] != 0 ? SenderState::lost : SenderState::hearing;
-    if (source.state != SenderState::hearing) continue;
+    if (source.state != SenderState::hearing) {
+      gave_up_round_[source.rank] = round + 1;
+      continue;
+    }
     ++unsettled_;
     grant(source, now);
   }
@@ -204,7 +207,11 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
 void ReceiveSession::try_complete(Source& source) noexcept {
   if (!source.tail_final || !source.bitmap.complete() || source.state != SenderState::hearing)
     return;
-  if (source.digest != source.tail_digest) mismatch_ = source.rank;
+  if (source.digest == source.tail_digest) {
+    ++matched_;
+  } else {
+    mismatch_ = source.rank;
+  }
   settle(source, SenderState::complete);
   send_ack(source.rank, epoch_, round_, false);
 }
@@ -280,7 +287,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
       send_nack(source, true, now);
     }
     const TimePoint expires = std::min(source.last_heard + settings_.timeout,
-                                       source.last_progress + 2 * settings_.timeout);
+                                       source.last_progress + 3 * settings_.timeout);
     if (expires <= now) {
       settle(source, SenderState::silent);
       send_ack(source.rank, epoch_, round_, true);

@@ -4,7 +4,8 @@
 // too. Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do
 // not all ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame
 // arrived and its digest matches; or when it is given up: lost, evicting us, silent for `timeout`,
-// or without progress for twice that long.
+// or without progress for three times that long (longer than a
+// sender waits for the one receiver that holds up its lane).
 #pragma once
 
 #include <array>
@@ -77,6 +78,8 @@ class ReceiveSession {
   SenderState state(Rank rank) const noexcept;
   /// A sender whose frames all arrived but whose digest differs; the round has failed.
   std::optional<Rank> digest_mismatch() const noexcept { return mismatch_; }
+  /// Senders of this round that are complete and whose digest matched.
+  std::uint32_t matched() const noexcept { return matched_; }
   Rank first_unsettled() const noexcept;
   const ReceiveCounters& counters() const noexcept { return counters_; }
 
@@ -120,7 +123,7 @@ class ReceiveSession {
   std::vector<std::uint16_t> source_index_;  ///< By rank.
   std::vector<std::uint8_t> dropped_ranks_;
   std::vector<std::uint32_t> gave_up_round_;  ///< By rank: last round given up, plus one.
-  std::uint32_t unsettled_ = 0;
+  std::uint32_t unsettled_ = 0, matched_ = 0;
   std::optional<Rank> mismatch_;
   SplitMix64 backoff_, loss_;
   ReceiveCounters counters_;

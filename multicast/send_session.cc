@@ -242,8 +242,10 @@ void SendSession::send_tails(TimePoint now) noexcept {
       if (settled(peer.state)) continue;
       const bool stalled = !finished && lane.next_frame >= peer.credit_frames;
       if (finished && !peer.final_tail_sent) {
-        peer.next_tail = now;
+        peer.last_progress = peer.next_tail = now;
       } else if (!finished && !stalled) {
+        // The lane waits for its pace or for another receiver, not for this one.
+        peer.last_progress = now;
         peer.next_tail = std::max(peer.next_tail, now + kTailFirst);
         continue;
       }

@@ -163,7 +163,7 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
   report_.foreign_frames = end.foreign - begin.foreign;
   report_.membership_changes = std::exchange(membership_changes_, 0);
-  report_.verified = true;  // A round with a digest that differs never closes.
+  std::uint32_t unheard = 0;
   report_.receivers.clear();
   report_.given_up.clear();
   for (Rank rank = 0; rank < config_.world; ++rank) {
@@ -176,8 +176,10 @@ void Engine::fill_report(TimePoint now) noexcept {
         from == SenderState::lost || from == SenderState::evicted_us) {
       report_.given_up.push_back(rank);  // set-up: reserved
     }
+    if (from != SenderState::none && from != SenderState::complete) ++unheard;
     if (silent) suspect(rank, "made no progress within the timeout");
   }
+  report_.verified = current_->receiver->matched() + unheard == plan.senders.size();
 }
 
 }  // namespace selmcast

@@ -98,10 +98,16 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
     suspected_by_us_[rank] = 1;
     suspicion_since_ = now;
     const std::string text = why;
-    if (auto ok = store_.put(suspect_key(store_.rank(), rank), std::as_bytes(std::span(text)));
-        !ok) {
-      return ok;
-    }
+    const std::string key = suspect_key(store_.rank(), rank);
+    if (auto ok = store_.put(key, std::as_bytes(std::span(text))); !ok) return ok;
+    if (!unechoed_) unechoed_ = {key, now};
+  }
+  // A store whose host hangs still takes writes. It shows only by not giving them back.
+  if (unechoed_ && store_.try_get(unechoed_->first)) unechoed_.reset();
+  if (unechoed_ && now - unechoed_->second > config_.timeout) {
+    return failed(name() +
+                  ": the job's store does not answer; the process that hosts it (rank 0, "
+                  "or the launcher) hangs");
   }
   return {};
 }

@@ -80,6 +80,7 @@ class ViewAgent {
   std::vector<Rank> members_;   ///< Of the view in force.
   std::vector<std::uint8_t> gone_, suspected_by_us_;
   std::optional<TimePoint> suspicion_since_;
+  std::optional<std::pair<std::string, TimePoint>> unechoed_;  ///< Written, not heard back yet.
   std::optional<Open> open_;
   PlanReport plan_;
 };
