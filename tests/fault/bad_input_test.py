@@ -118,6 +118,11 @@ class BadInput(unittest.TestCase):
         self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
         self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")
 
+    def test_probe(self):
+        self.refuse(["probe", "--json", "-", "--links", "-"], "--json", "--links")
+        self.refuse(["probe", "--workers", "1"], "--workers", "1")
+        self.refuse(["probe", "--transport", "sim"], "sim")
+
     def test_plan(self):
         good = {"p": 2, "tx_kbps": [9, 9, 9], "rx_kbps": [9, 9, 9]}
         for change, words in (

@@ -47,5 +47,23 @@ class Stopped(unittest.TestCase):
         self.stop_one("uring", 0)
 
 
+class Interrupted(unittest.TestCase):
+    def test_signals_end_everything(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number), tempfile.TemporaryDirectory(prefix="selmcast-int-") as folder:
+                job = kill_test.start_job("shm", folder)
+                while len(kill_test.children_of(job.pid)) < kill_test.WORKERS:
+                    self.assertIsNone(job.poll())
+                    time.sleep(0.005)
+                pids = kill_test.children_of(job.pid)
+                job.send_signal(number)
+                output, errors = job.communicate(timeout=20)
+                self.assertEqual(job.returncode, 1, errors)
+                self.assertEqual(output, "")
+                self.assertIn("interrupted", errors.splitlines()[-1])
+                self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
+                self.assertEqual(kill_test.leftovers(folder), [])
+
+
 if __name__ == "__main__":
     sys.exit(unittest.main(verbosity=2))
