@@ -50,7 +50,7 @@ class Stopped(unittest.TestCase):
 class Interrupted(unittest.TestCase):
     def test_signals_end_everything(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            with self.subTest(number), tempfile.TemporaryDirectory(prefix="selmcast-int-") as folder:
+            with self.subTest(number), tempfile.TemporaryDirectory(prefix="selmcast-") as folder:
                 job = kill_test.start_job("shm", folder)
                 while len(kill_test.children_of(job.pid)) < kill_test.WORKERS:
                     self.assertIsNone(job.poll())
