@@ -23,24 +23,6 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
-                           std::optional<LinkTable> links) {
-  WorkerConfig config;
-  config.rendezvous = place.rendezvous;
-  config.rank = place.rank;
-  config.world = place.world;
-  config.transport = options.transport;
-  config.interface = place.interface;
-  config.mtu = options.mtu;
-  config.policy = options.policy;
-  config.links = std::move(links);
-  config.timeout = timeout_of(options);
-  config.loss = options.loss;
-  config.deterministic = options.deterministic;
-  config.seed = options.seed;
-  return config;
-}
-
 /// Publishing takes a turn of the control thread, so it is done a few times a second only.
 class ProgressTeller {
  public:
@@ -75,6 +57,24 @@ Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
 }
 
 }  // namespace
+
+WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
+                           std::optional<LinkTable> links) {
+  WorkerConfig config;
+  config.rendezvous = place.rendezvous;
+  config.rank = place.rank;
+  config.world = place.world;
+  config.transport = options.transport;
+  config.interface = place.interface;
+  config.mtu = options.mtu;
+  config.policy = options.policy;
+  config.links = std::move(links);
+  config.timeout = timeout_of(options);
+  config.loss = options.loss;
+  config.deterministic = options.deterministic;
+  config.seed = options.seed;
+  return config;
+}
 
 Result<void> dump_parameters(const std::string& folder, Rank rank, std::span<const float> values) {
   const std::string path = folder + "/rank-" + std::to_string(rank) + ".f32";

@@ -14,6 +14,10 @@ struct RankPlace {
   std::string interface;
 };
 
+/// What a rank joins with.
+WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
+                           std::optional<LinkTable> links);
+
 /// Runs to the end and publishes the result as "run". Errors as Worker's.
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place);
 

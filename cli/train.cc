@@ -105,24 +105,6 @@ Result<void> train(TrainCommand& command) {
   return {};
 }
 
-WorkerConfig config_of(const RunOptions& job, const RankPlace& place,
-                       std::optional<LinkTable> links) {
-  WorkerConfig config;
-  config.rendezvous = place.rendezvous;
-  config.rank = place.rank;
-  config.world = place.world;
-  config.transport = job.transport;
-  config.interface = place.interface;
-  config.mtu = job.mtu;
-  config.policy = job.policy;
-  config.links = std::move(links);
-  config.timeout = timeout_of(job);
-  config.loss = job.loss;
-  config.deterministic = job.deterministic;
-  config.seed = job.seed;
-  return config;
-}
-
 Result<void> train_worker(TrainCommand& command) {
   const RankPlace& place = command.place;
   if (place.world == 0 || place.rank >= place.world) {
@@ -134,7 +116,7 @@ Result<void> train_worker(TrainCommand& command) {
   if (!task) return std::move(task).error();
   auto links = load_links(command.options.job, place.world);
   if (!links) return std::move(links).error();
-  auto worker = Worker::join(config_of(command.options.job, place, std::move(*links)));
+  auto worker = Worker::join(worker_config(command.options.job, place, std::move(*links)));
   if (!worker) return std::move(worker).error();
   auto trained = train_rank(**worker, *task, trainer_options(command.options, place.rank));
   if (!trained) return trained;
