@@ -104,7 +104,7 @@ TEST(Doctor, JsonHoldsWhatTheTableShows) {
   EXPECT_EQ(json["limits"]["memlock_bytes"], 8U << 20U);
   ASSERT_EQ(json["interfaces"].size(), 2U);
   EXPECT_EQ(json["interfaces"][1]["name"], "eth0");
-  EXPECT_EQ(json["interfaces"][1]["ipv4"], nlohmann::json::array({"192.0.2.7"}));
+  EXPECT_EQ(json["interfaces"][1]["ipv4"].dump(), R"(["192.0.2.7"])");
   EXPECT_EQ(json["transports"][0]["usable"], false);
   EXPECT_EQ(json["transports"][0]["reason"], "why");
   EXPECT_EQ(json["problems"][0]["remedy"], "its remedy");
