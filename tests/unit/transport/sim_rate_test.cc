@@ -6,8 +6,6 @@
 namespace selmcast::test {
 namespace {
 
-constexpr std::uint32_t kOverhead = 42;
-
 TimePoint at(Duration since_start) {
   return TimePoint(since_start);
 }
