@@ -52,6 +52,7 @@ class ViewAgent {
 
  private:
   struct Open {
+    Open() {}  // Not defaulted: clang 14 would then not let std::optional make one in here.
     View view;
     PlanReport plan;
     bool acknowledged = false;
