@@ -78,13 +78,6 @@ SenderState ReceiveSession::state(Rank rank) const noexcept {
   return index == kNoSource ? SenderState::none : sources_[index].state;
 }
 
-Rank ReceiveSession::first_unsettled() const noexcept {
-  for (std::size_t s = 0; s < source_count_; ++s) {
-    if (sources_[s].state == SenderState::hearing) return sources_[s].rank;
-  }
-  return port_.world();
-}
-
 void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
   Source* source = source_of(from);
   if (source == nullptr) return;

@@ -80,7 +80,6 @@ class ReceiveSession {
   std::optional<Rank> digest_mismatch() const noexcept { return mismatch_; }
   /// Senders of this round that are complete and whose digest matched.
   std::uint32_t matched() const noexcept { return matched_; }
-  Rank first_unsettled() const noexcept;
   const ReceiveCounters& counters() const noexcept { return counters_; }
 
  private:

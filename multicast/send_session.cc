@@ -89,12 +89,6 @@ void SendSession::settle(Rank rank, ReceiverState state) noexcept {
   --unsettled_;
 }
 
-Rank SendSession::first_unsettled() const noexcept {
-  Rank rank = 0;
-  while (rank < peers_.size() && settled(peers_[rank].state)) ++rank;
-  return rank;
-}
-
 void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
   const auto& shape = settings_.shape;

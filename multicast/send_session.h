@@ -69,8 +69,6 @@ class SendSession {
   /// Every receiver is settled and no request reads the stream's memory.
   bool done() const noexcept { return unsettled_ == 0 && port_.data_in_flight() == 0; }
   ReceiverState state(Rank rank) const noexcept { return peers_[rank].state; }
-  /// Ranks not settled, for error messages; the first such, or world() if none.
-  Rank first_unsettled() const noexcept;
 
  private:
   struct Peer {

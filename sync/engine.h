@@ -98,7 +98,6 @@ class Engine {
     ReceiveCounters receive;
     std::uint64_t foreign = 0;
   };
-  enum class Held : std::uint8_t { no, program, commit };
 
   // Mailboxes.
   std::size_t read_mail() noexcept;
