@@ -60,19 +60,19 @@ ensure_packages() {
 # sets_of_preset PRESET: the package sets that building it needs.
 sets_of_preset() {
   case $1 in
-    clang | fuzz) echo build all ;;
+    asan-ubsan) echo build all ;;
     *) echo build ;;
   esac
 }
 
-# build_preset PRESET [TARGET]: configures and builds below build/PRESET.
+# build_preset PRESET: configures and builds below build/PRESET.
 build_preset() {
-  local preset=$1 target=${2:-all}
+  local preset=$1
   (
     cd "$root" || exit 1
     cmake --preset "$preset" >"$(log_file "$preset" configure)" 2>&1 ||
       { cat "$(log_file "$preset" configure)" >&2; exit 1; }
-    cmake --build --preset "$preset" --target "$target" --parallel "$(nproc)"
+    cmake --build --preset "$preset" --parallel "$(nproc)"
   )
 }
 
