@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "base/random.h"
 #include "sync/program.h"
@@ -20,7 +21,7 @@ struct Schedule {
   std::uint32_t p = 0, period = 0;
 };
 
-std::vector<Rank> ranks_of(const View& view, const std::vector<std::uint32_t>& members) {
+std::vector<Rank> ranks_of(const View& view, std::span<const std::uint32_t> members) {
   std::vector<Rank> out;
   out.reserve(members.size());
   for (const auto m : members) out.push_back(view.members[m]);
@@ -96,8 +97,9 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
 /// One group per row of the ring plan; a patch leaves the group and becomes a copy of its own.
 void add_row_groups(const View& view, const RingPlan& ring, std::uint32_t self, Program& program) {
   const auto base = first_group(view);
+  RingWork work(ring.members());
   for (std::uint32_t t = 0; t < program.cycle.size(); ++t) {
-    const auto mine = ring.round_of(self, t);
+    const auto mine = ring.round_of(self, t, work);
     auto& round = program.cycle[t];
     round.receivers = ranks_of(view, mine.receivers);
     if (mine.patch) round.patches.push_back(view.members[*mine.patch]);
@@ -135,7 +137,7 @@ struct Rearrangement {
 /// One more receiver for sender `start`: it takes one over from a sender that takes one over from
 /// the next, until one has a slot free. Only pairs that the cycle serves more than once are given
 /// up.
-bool take_over(Rearrangement& r, const std::vector<std::uint32_t>& slots, std::uint32_t start) {
+bool take_over(Rearrangement& r, std::span<const std::uint32_t> slots, std::uint32_t start) {
   constexpr std::uint32_t kNone = 0xFFFFFFFFU;
   const auto n = static_cast<std::uint32_t>(slots.size());
   std::vector<std::uint32_t> taker(n, kNone), given_up(n, kNone), queue{start};

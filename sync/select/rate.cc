@@ -39,6 +39,7 @@ bool operator<(const RateFraction& a, const RateFraction& b) noexcept {
 }
 
 RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept {
+  if (den == 1) return {num, 1};
   const auto divisor = std::gcd(num, den);
   return divisor == 0 ? RateFraction{} : RateFraction{num / divisor, den / divisor};
 }

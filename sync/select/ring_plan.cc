@@ -9,18 +9,23 @@
 namespace selmcast {
 namespace {
 
-constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+using slot_kernels::kSlotPadding;
+using slot_kernels::padded;
+
+constexpr auto kNone = PatchMatching::kNone;
 
 std::uint32_t ceil_div(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint32_t>((a + b - 1) / b);
 }
 
-std::uint64_t sum_of(const std::vector<std::uint32_t>& v) {
-  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+std::vector<Kbps> exact_rates(const double* rates, std::uint32_t n) {
+  std::vector<Kbps> out(n);
+  std::transform(rates, rates + n, out.begin(), [](double r) { return static_cast<Kbps>(r); });
+  return out;
 }
 
 /// Lowers the largest slots until their sum is `total`; the smallest go last.
-void level_to(std::vector<std::uint32_t>& slots, std::uint64_t total) {
+void level_to(std::span<std::uint32_t> slots, std::uint64_t total) {
   const auto capped = [&](std::uint32_t level) {
     std::uint64_t sum = 0;
     for (const auto c : slots) sum += std::min(c, level);
@@ -43,101 +48,175 @@ void level_to(std::vector<std::uint32_t>& slots, std::uint64_t total) {
   }
 }
 
-/// The best rate with at least `floor` slots for each receiver with rate, and those slots.
-struct Layout {
-  RateFraction rate;
-  std::vector<std::uint32_t> slots, copies;
-};
-Layout lay_out(const SelectionProblem& problem, std::uint32_t floor) {
-  const auto n = static_cast<std::uint32_t>(problem.p.size());
-  const bool unicast = problem.fanout == Fanout::unicast;
-  const auto positive = static_cast<std::uint64_t>(
-      std::count_if(problem.rx_kbps.begin(), problem.rx_kbps.end(), [](Kbps d) { return d > 0; }));
-  const auto least = std::uint64_t{n} * problem.p[0];
-  const auto degree = ceil_div(std::max(least, positive * floor), n);
-  const auto copies = unicast ? degree : 1;
-  auto upper = reduced(*std::min_element(problem.tx_kbps.begin(), problem.tx_kbps.end()), copies);
-  for (const auto d : problem.rx_kbps) {
-    if (d == 0 || floor == 0) continue;
-    if (const auto bound = reduced(d, floor); bound < upper) upper = bound;
-  }
-  const auto enough = [&](const RateFraction& y) {
-    return sum_of(slots_at(problem.rx_kbps, y, n - 1)) >= least;
-  };
-  Layout out;
-  const auto rate = best_rate(problem.rx_kbps, n - 1, upper, enough);
-  SELMCAST_CHECK(rate.has_value(), "a solvable problem has a rate");
-  out.rate = *rate;
-  out.slots = slots_at(problem.rx_kbps, out.rate, n - 1);
-  out.copies.assign(n, copies);
-  // A unicast row has at most `degree` members: each further one would cost its sender rate.
-  const auto most = std::uint64_t{n} * degree;
-  if (unicast && sum_of(out.slots) > most) level_to(out.slots, most);
-  return out;
-}
-
 }  // namespace
 
-Result<RingPlan> RingPlan::make(std::uint32_t p, const std::vector<Kbps>& tx_kbps,
-                                const std::vector<Kbps>& rx_kbps, std::uint32_t k_bound,
-                                Fanout fanout) {
-  SelectionProblem problem;
-  problem.p.assign(tx_kbps.size(), p);
-  problem.fanout = fanout;
-  problem.tx_kbps = tx_kbps;
-  problem.rx_kbps = rx_kbps;
-  if (auto valid = check_problem(problem); !valid) return valid.error();
-  if (auto solvable = check_solvable(problem); !solvable) return solvable.error();
+RingWork::RingWork(std::uint32_t capacity)
+    : self_(padded(capacity) + kSlotPadding),
+      row_(capacity),
+      first_row_(capacity),
+      slots_(capacity),
+      may_send_(capacity),
+      receivers_(padded(capacity) + kSlotPadding),
+      senders_(capacity + 1),
+      matching_(capacity) {}
 
-  RingPlan plan;
-  plan.n_ = static_cast<std::uint32_t>(tx_kbps.size());
-  plan.p_ = p;
-  auto layout = lay_out(problem, 0);
-  plan.rate_free_ = layout.rate;
-  plan.place(layout.slots);
-  // A receiver that has rate but no slot is never served, whatever the period of the others.
-  const auto met = [&] {
-    for (std::uint32_t j = 0; j < plan.n_; ++j) {
-      if (rx_kbps[j] > 0 && plan.slots_[j] == 0) return false;
-    }
-    return plan.k_ <= k_bound;
-  };
-  // ceil((n-1)/k) slots suffice when all receivers have equally many, otherwise ceil(n/k).
-  for (const auto rows : {plan.n_ - 1, plan.n_}) {
-    const auto floor = k_bound == 0 ? 0 : ceil_div(rows, k_bound);
-    if (k_bound == 0 || met() || floor > plan.n_ - 1) continue;
-    layout = lay_out(problem, floor);
-    plan.place(layout.slots);
-  }
-  if (k_bound > 0 && !met()) {
-    return bad_input("no solution: not every pair can meet within k = " + std::to_string(k_bound) +
-                     " rounds of a ring plan; the smallest possible k is " +
-                     std::to_string(ceil_div(plan.n_, plan.n_ - 1)));
-  }
-  plan.rate_ = layout.rate;
-  plan.bottleneck_ = find_bottleneck(tx_kbps, layout.copies, rx_kbps, plan.slots_, plan.rate_);
-  plan.can_patch_.resize(plan.n_);
-  for (std::uint32_t i = 0; i < plan.n_; ++i) {
-    plan.can_patch_[i] = fanout == Fanout::unicast || compare(tx_kbps[i], 2, plan.rate_) >= 0;
+RingPlan::RingPlan(std::uint32_t capacity)
+    : capacity_(capacity),
+      search_(capacity),
+      tx_(padded(capacity)),
+      slots_(padded(capacity)),
+      first_row_(padded(capacity)),
+      offset_(padded(capacity)) {
+  SELMCAST_CHECK(capacity >= 2 && capacity <= kMaxMembers, "2 to 65 535 members");
+}
+
+Result<RingPlan> RingPlan::make(std::uint32_t p, std::span<const Kbps> tx_kbps,
+                                std::span<const Kbps> rx_kbps, std::uint32_t k_bound,
+                                Fanout fanout) {
+  const auto capacity = std::clamp<std::size_t>(tx_kbps.size(), 2, kMaxMembers);
+  RingPlan plan(static_cast<std::uint32_t>(capacity));
+  if (auto planned = plan.replan(p, tx_kbps, rx_kbps, k_bound, fanout); !planned) {
+    return planned.error();
   }
   return plan;
 }
 
-void RingPlan::place(const std::vector<std::uint32_t>& slots) {
-  slots_ = slots;
-  equal_slots_ = std::all_of(slots_.begin(), slots_.end(), [&](auto c) { return c == slots_[0]; });
-  step_ = n_;
-  for (const auto c : slots_) {
-    if (c > 0) step_ = std::min(step_, c);
+Result<void> RingPlan::explain(std::span<const Kbps> tx_kbps, std::span<const Kbps> rx_kbps) const {
+  SelectionProblem problem;
+  problem.p.assign(tx_kbps.size(), p_);
+  problem.tx_kbps.assign(tx_kbps.begin(), tx_kbps.end());
+  problem.rx_kbps.assign(rx_kbps.begin(), rx_kbps.end());
+  if (auto valid = check_problem(problem); !valid) return valid;
+  return check_solvable(problem);
+}
+
+Result<void> RingPlan::replan(std::uint32_t p, std::span<const Kbps> tx_kbps,
+                              std::span<const Kbps> rx_kbps, std::uint32_t k_bound, Fanout fanout) {
+  p_ = p;
+  k_bound_ = k_bound;
+  fanout_ = fanout;
+  const auto n = tx_kbps.size();
+  if (rx_kbps.size() != n || n < 2 || n > kMaxMembers || p < 1 || p >= n) {
+    return explain(tx_kbps, rx_kbps);
   }
-  first_row_.resize(n_);
-  std::uint64_t next = 0;
-  for (std::uint32_t j = 0; j < n_; ++j) {
-    // Equal widths start right behind the receiver's own row, so nobody is ever in its own row.
-    first_row_[j] = equal_slots_ ? (j + 1) % n_ : static_cast<std::uint32_t>(next % n_);
-    next += slots_[j];
+  SELMCAST_CHECK(n <= capacity_, "more members than the plan has memory for");
+  n_ = static_cast<std::uint32_t>(n);
+  const auto senders = slot_kernels::load_rates(tx_kbps.data(), tx_.data(), n_);
+  fast_ = search_.load(rx_kbps);
+  const auto& receivers = search_.summary();
+  const auto limit = static_cast<double>(kRateLimit);
+  if (senders.least == 0 || receivers.positive <= p || senders.most >= limit ||
+      receivers.most >= limit) {
+    return explain(tx_kbps, rx_kbps);
   }
+  least_tx_ = senders.least;
+  return plan_loaded();
+}
+
+Result<void> RingPlan::replan_receiver(std::uint32_t receiver, Kbps rx_kbps) {
+  SELMCAST_CHECK(fast_ && receiver < n_ && rx_kbps < RateSearch::kFastRateLimit,
+                 "a planned member, and rates below 2^32 kbit/s");
+  search_.change(receiver, rx_kbps);
+  if (search_.summary().positive <= p_) {
+    return explain(exact_rates(tx_.data(), n_), exact_rates(search_.rates(), n_));
+  }
+  return plan_loaded();
+}
+
+Result<void> RingPlan::plan_loaded() {
+  rate_free_ = unbounded_rate();
+  lay_out(0);
+  rate_free_ = rate_;
+  // A receiver that has rate but no slot is never served, whatever the period of the others.
+  const auto met = [&] {
+    const auto least = static_cast<std::uint64_t>(search_.summary().least_positive);
+    return k_ <= k_bound_ && compare(least, 1, rate_) >= 0;
+  };
+  if (k_bound_ == 0 || met()) return {};
+  // ceil((n-1)/k) slots suffice when all receivers have equally many, otherwise ceil(n/k).
+  for (const auto rows : {n_ - 1, n_}) {
+    const auto floor = ceil_div(rows, k_bound_);
+    if (floor > n_ - 1) continue;
+    lay_out(floor);
+    if (met()) return {};
+  }
+  return bad_input("no solution: not every pair can meet within k = " + std::to_string(k_bound_) +
+                   " rounds of a ring plan; the smallest possible k is " +
+                   std::to_string(ceil_div(n_, n_ - 1)));
+}
+
+RateFraction RingPlan::unbounded_rate() {
+  const auto target = std::uint64_t{n_} * p_;
+  if (fast_) return search_.best(target, n_ - 1);
+  const auto rx = exact_rates(search_.rates(), n_);
+  const auto rate = best_rate(rx, n_ - 1, {kRateLimit, 1}, [&](const RateFraction& y) {
+    std::uint64_t total = 0;
+    for (const auto d : rx) total += selmcast::slots_at(d, y, n_ - 1);
+    return total >= target;
+  });
+  SELMCAST_CHECK(rate.has_value(), "a solvable problem has a rate");
+  return *rate;
+}
+
+slot_kernels::SlotSummary RingPlan::fill_slots() {
+  slot_kernels::SlotSummary out;
+  if (fast_ && rate_.num < RateSearch::kFastRateLimit) {
+    out = search_.slots_at(rate_, n_ - 1, slots_.data());
+  } else {
+    std::fill(slots_.begin(), slots_.end(), 0U);
+    for (std::uint32_t j = 0; j < n_; ++j) {
+      slots_[j] = selmcast::slots_at(static_cast<Kbps>(search_.rates()[j]), rate_, n_ - 1);
+      out.total += slots_[j];
+    }
+  }
+  // A unicast row has at most `copies` members: each further one would cost its sender rate.
+  const auto most = std::uint64_t{n_} * copies_;
+  const bool level = fanout_ == Fanout::unicast && out.total > most;
+  if (level) level_to({slots_.data(), n_}, most);
+  if (!level && fast_ && rate_.num < RateSearch::kFastRateLimit) return out;
+  const auto end = slots_.begin() + n_;
+  out.least = *std::min_element(slots_.begin(), end);
+  out.most = *std::max_element(slots_.begin(), end);
+  out.least_positive = out.most;
+  for (auto c = slots_.begin(); c != end; ++c) {
+    if (*c > 0) out.least_positive = std::min(out.least_positive, *c);
+  }
+  return out;
+}
+
+void RingPlan::lay_out(std::uint32_t floor) {
+  const auto& receivers = search_.summary();
+  const auto least = std::max(std::uint64_t{n_} * p_, std::uint64_t{receivers.positive} * floor);
+  copies_ = fanout_ == Fanout::unicast ? ceil_div(least, n_) : 1;
+  rate_ = std::min(rate_free_, reduced(static_cast<std::uint64_t>(least_tx_), copies_));
+  if (floor > 0) {
+    const auto slowest = static_cast<std::uint64_t>(receivers.least_positive);
+    rate_ = std::min(rate_, reduced(slowest, floor));
+  }
+  patch_rate_ = fanout_ == Fanout::unicast
+                    ? 0.0
+                    : static_cast<double>(2 * rate_.num / rate_.den +
+                                          (2 * rate_.num % rate_.den != 0 ? 1 : 0));
+  const auto slots = fill_slots();
+  equal_slots_ = slots.least == slots.most;
+  step_ = slots.least_positive;
   k_ = ceil_div(equal_slots_ ? n_ - 1 : n_, step_);
+  if (equal_slots_) {
+    // Equal widths start right behind the receiver's own row, so nobody is ever in its own row.
+    slot_kernels::ring_turn(1, n_, first_row_.data());
+    std::fill_n(offset_.begin(), n_, n_ - 1);
+    // Behind the last member the vector loops expect numbers below n.
+    std::fill_n(first_row_.begin() + n_, padded(n_) - n_, 0U);
+    std::fill_n(offset_.begin() + n_, padded(n_) - n_, 0U);
+  } else {
+    slot_kernels::lay_out(slots_.data(), n_, first_row_.data(), offset_.data());
+  }
+}
+
+Bottleneck RingPlan::bottleneck() const {
+  const std::vector<std::uint32_t> copies(n_, copies_), slots(slots_.begin(), slots_.begin() + n_);
+  return find_bottleneck(exact_rates(tx_.data(), n_), copies, exact_rates(search_.rates(), n_),
+                         slots, rate_);
 }
 
 std::uint32_t RingPlan::shift_of(std::uint64_t round) const noexcept {
@@ -146,80 +225,69 @@ std::uint32_t RingPlan::shift_of(std::uint64_t round) const noexcept {
                                                  : moved % n_);
 }
 
-std::uint32_t RingPlan::row_in(std::uint32_t member, std::uint64_t round) const noexcept {
-  return (member + n_ - shift_of(round)) % n_;
+bool RingPlan::in_own_row(std::uint32_t member, std::uint32_t shift) const noexcept {
+  return (offset_[member] + n_ - shift) % n_ < slots_[member];
 }
 
-bool RingPlan::in_row(std::uint32_t receiver, std::uint32_t row) const noexcept {
-  return (row + n_ - first_row_[receiver]) % n_ < slots_[receiver];
+std::uint32_t RingPlan::match_patches(std::uint32_t shift, bool everyone, RingWork& work) const {
+  const auto z =
+      slot_kernels::self_members(offset_.data(), slots_.data(), n_, shift, work.self_.data());
+  for (std::uint32_t q = 0; q < z; ++q) {
+    const auto h = work.self_[q];
+    work.row_[q] = h >= shift ? h - shift : h + n_ - shift;
+    work.first_row_[q] = first_row_[h];
+    work.slots_[q] = slots_[h];
+    work.may_send_[q] = everyone || tx_[h] >= patch_rate_ ? 1 : 0;
+  }
+  if (z > 0) {
+    work.matching_.solve({n_,
+                          {work.row_.data(), z},
+                          {work.first_row_.data(), z},
+                          {work.slots_.data(), z},
+                          {work.may_send_.data(), z}});
+  }
+  return z;
+}
+
+RingRound RingPlan::round_of(std::uint32_t member, std::uint64_t round, RingWork& work) const {
+  const auto shift = shift_of(round);
+  RingRound out;
+  out.row = member >= shift ? member - shift : member + n_ - shift;
+  auto* const receivers = work.receivers_.data();
+  auto* const senders = work.senders_.data();
+  auto reached =
+      slot_kernels::row_members(first_row_.data(), slots_.data(), n_, out.row, receivers);
+  auto heard = slots_[member];
+  slot_kernels::ring_interval((first_row_[member] + shift) % n_, heard, n_, senders);
+  if (in_own_row(member, shift)) {
+    std::remove(receivers, receivers + reached--, member);
+    std::remove(senders, senders + heard--, member);
+    const auto z = match_patches(shift, false, work);
+    const auto self = work.self_.begin();
+    const auto q = static_cast<std::uint32_t>(std::lower_bound(self, self + z, member) - self);
+    if (const auto g = work.matching_.receiver_of(q); g != kNone) out.patch = work.self_[g];
+    if (const auto s = work.matching_.sender_of(q); s != kNone) {
+      auto* const at = std::lower_bound(senders, senders + heard, work.self_[s]);
+      std::copy_backward(at, senders + heard, senders + heard + 1);
+      *at = work.self_[s];
+      ++heard;
+    }
+  }
+  out.receivers = {receivers, reached};
+  out.senders = {senders, heard};
+  out.below_p = reached + (out.patch ? 1U : 0U) < p_;
+  return out;
 }
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> RingPlan::patches_of(std::uint64_t round,
                                                                           bool everyone) const {
-  std::vector<std::uint32_t>
-      own;  // Members in their own row: each misses one and has one slot free.
-  if (!equal_slots_) {
-    for (std::uint32_t h = 0; h < n_; ++h) {
-      if (in_row(h, row_in(h, round))) own.push_back(h);
-    }
-  }
-  const auto z = static_cast<std::uint32_t>(own.size());
-  const auto fits = [&](std::uint32_t q, std::uint32_t g) {
-    return q != g && !in_row(own[g], row_in(own[q], round));
-  };
-  std::vector<std::uint32_t> receiver_of(z, kNone), sender_of(z, kNone);
-  const auto may_send = [&](std::uint32_t q) { return everyone || can_patch_[own[q]]; };
-  for (std::uint32_t q = 0; q < z; ++q) {
-    // Half the ring away the rows of two members rarely overlap: the first try mostly succeeds.
-    for (std::uint32_t tried = 0; may_send(q) && receiver_of[q] == kNone && tried < z; ++tried) {
-      const auto g = (q + z / 2 + tried) % z;
-      if (sender_of[g] != kNone || !fits(q, g)) continue;
-      receiver_of[q] = g;
-      sender_of[g] = q;
-    }
-  }
-  // The rest by augmenting paths (bipartite matching), breadth first.
-  for (std::uint32_t q = 0; q < z; ++q) {
-    if (!may_send(q) || receiver_of[q] != kNone) continue;
-    std::vector<std::uint32_t> reached_from(z, kNone), queue{q};
-    auto free_slot = kNone;
-    for (std::size_t at = 0; at < queue.size() && free_slot == kNone; ++at) {
-      for (std::uint32_t g = 0; g < z && free_slot == kNone; ++g) {
-        if (reached_from[g] != kNone || !fits(queue[at], g)) continue;
-        reached_from[g] = queue[at];
-        if (sender_of[g] == kNone)
-          free_slot = g;
-        else
-          queue.push_back(sender_of[g]);
-      }
-    }
-    while (free_slot != kNone) {
-      const auto sender = reached_from[free_slot];
-      sender_of[free_slot] = sender;
-      std::swap(receiver_of[sender], free_slot);
-    }
-  }
+  RingWork work(n_);
+  const auto z = match_patches(shift_of(round), everyone, work);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
   for (std::uint32_t q = 0; q < z; ++q) {
-    if (receiver_of[q] != kNone) out.emplace_back(own[q], own[receiver_of[q]]);
+    const auto g = work.matching_.receiver_of(q);
+    if (g != kNone) out.emplace_back(work.self_[q], work.self_[g]);
   }
-  return out;
-}
-
-RingRound RingPlan::round_of(std::uint32_t member, std::uint64_t round) const {
-  RingRound out;
-  out.row = row_in(member, round);
-  for (std::uint32_t j = 0; j < n_; ++j) {
-    if (j == member) continue;
-    if (in_row(j, out.row)) out.receivers.push_back(j);
-    if (in_row(member, row_in(j, round))) out.senders.push_back(j);
-  }
-  for (const auto& [from, to] : patches_of(round)) {
-    if (from == member) out.patch = to;
-    if (to != member) continue;
-    out.senders.insert(std::lower_bound(out.senders.begin(), out.senders.end(), from), from);
-  }
-  out.below_p = out.receivers.size() + (out.patch ? 1 : 0) < p_;
   return out;
 }
 

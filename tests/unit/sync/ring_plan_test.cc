@@ -1,5 +1,6 @@
 #include "sync/select/ring_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +81,7 @@ Instance random_instance(Law law, SplitMix64& random, std::uint32_t largest) {
   return out;
 }
 
-std::uint64_t sum(const std::vector<std::uint32_t>& v) {
+std::uint64_t sum(std::span<const std::uint32_t> v) {
   return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
 }
 
@@ -126,10 +127,31 @@ void check_rate(const Instance& in, const RingPlan& plan) {
   EXPECT_FALSE(y < enough);
 }
 
+/// A round that owns its arrays.
+struct MemberRound {
+  std::uint32_t row;
+  std::vector<std::uint32_t> receivers, senders;
+  std::optional<std::uint32_t> patch;
+  bool below_p;
+};
+std::vector<MemberRound> rounds_of(const RingPlan& plan, std::uint64_t t) {
+  RingWork work(plan.members());
+  std::vector<MemberRound> out;
+  for (std::uint32_t i = 0; i < plan.members(); ++i) {
+    const auto round = plan.round_of(i, t, work);
+    out.push_back({round.row,
+                   {round.receivers.begin(), round.receivers.end()},
+                   {round.senders.begin(), round.senders.end()},
+                   round.patch,
+                   round.below_p});
+  }
+  return out;
+}
+
 /// Largest number of members in their own row that can be patched, by augmenting paths.
-class PatchMatching {
+class LargestMatching {
  public:
-  PatchMatching(const Instance& in, const RingPlan& plan, const std::vector<RingRound>& rounds)
+  LargestMatching(const Instance& in, const RingPlan& plan, const std::vector<MemberRound>& rounds)
       : taken_by_(in.n, in.n), rows_(in.n) {
     for (std::uint32_t j = 0; j < in.n; ++j) {
       for (const auto row : plan.rows_of(j)) rows_[j].insert(row);
@@ -148,7 +170,7 @@ class PatchMatching {
   bool in_own_row(std::uint32_t h) const { return std::count(own_.begin(), own_.end(), h) > 0; }
 
  private:
-  bool augment(std::uint32_t h, const std::vector<RingRound>& rounds,
+  bool augment(std::uint32_t h, const std::vector<MemberRound>& rounds,
                std::set<std::uint32_t>& seen) {
     for (const auto g : own_) {
       if (g == h || rows_[g].count(rounds[h].row) > 0 || !seen.insert(g).second) continue;
@@ -165,9 +187,8 @@ class PatchMatching {
 
 void check_round(const Instance& in, const RingPlan& plan, std::uint32_t t,
                  std::vector<std::vector<bool>>& met) {
-  std::vector<RingRound> rounds;
-  for (std::uint32_t i = 0; i < in.n; ++i) rounds.push_back(plan.round_of(i, t));
-  const PatchMatching matching(in, plan, rounds);
+  const auto rounds = rounds_of(plan, t);
+  const LargestMatching matching(in, plan, rounds);
   const auto edges = plan.edges_of(t);
   std::vector<std::uint32_t> load(in.n);
   std::vector<std::vector<std::uint32_t>> heard(in.n);
@@ -317,7 +338,7 @@ TEST(RingPlan, EqualLinksReachTheLowerBoundWithoutPatches) {
   EXPECT_EQ(plan.senders_below_p(), 0U);
   plan = planned(3, {5, 5, 5, 5});  // Everyone to everyone.
   EXPECT_EQ(plan.period(), 1U);
-  EXPECT_EQ(plan.slots(), (std::vector<std::uint32_t>{3, 3, 3, 3}));
+  EXPECT_THAT(plan.slots(), ::testing::ElementsAre(3, 3, 3, 3));
 }
 
 TEST(RingPlan, UnequalSlotsPayOneRoundWhenTheyDivide) {
@@ -329,9 +350,15 @@ TEST(RingPlan, UnequalSlotsPayOneRoundWhenTheyDivide) {
   EXPECT_EQ(bounded.rate_without_bound(), (RateFraction{1, 1}));
 }
 
+using Rates = std::vector<Kbps>;
+
+Result<RingPlan> try_plan(std::uint32_t p, const Rates& tx, const Rates& rx, std::uint32_t k) {
+  return RingPlan::make(p, tx, rx, k);
+}
+
 TEST(RingPlan, OneRoundForAllPairsNeedsEqualReceivers) {
   EXPECT_EQ(planned(1, {100, 400, 200, 300}, 1).rate(), (RateFraction{100, 3}));
-  const auto none = RingPlan::make(1, std::vector<Kbps>(4, kUnlimited), {100, 400, 0, 300}, 1);
+  const auto none = try_plan(1, Rates(4, kUnlimited), {100, 400, 0, 300}, 1);
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().kind, ErrorKind::bad_input);
   EXPECT_NE(none.error().message.find("smallest possible k is 2"), std::string::npos);
@@ -352,12 +379,76 @@ TEST(RingPlan, PatchesOnlyWhereTheSenderCanPayTwice) {
 
 TEST(RingPlan, RefusesWhatTheSelectionRefuses) {
   const std::vector<Kbps> five(4, 5);
-  EXPECT_FALSE(RingPlan::make(4, five, five, 0).has_value());
-  EXPECT_FALSE(RingPlan::make(0, five, five, 0).has_value());
-  EXPECT_FALSE(RingPlan::make(1, {5, 5, 0, 5}, five, 0).has_value());
-  EXPECT_FALSE(RingPlan::make(2, five, {5, 5, 0, 0}, 0).has_value());
-  EXPECT_FALSE(RingPlan::make(1, {5}, {5}, 0).has_value());
-  EXPECT_FALSE(RingPlan::make(1, five, {5, 5, 5}, 0).has_value());
+  EXPECT_FALSE(try_plan(4, five, five, 0).has_value());
+  EXPECT_FALSE(try_plan(0, five, five, 0).has_value());
+  EXPECT_FALSE(try_plan(1, {5, 5, 0, 5}, five, 0).has_value());
+  EXPECT_FALSE(try_plan(2, five, {5, 5, 0, 0}, 0).has_value());
+  EXPECT_FALSE(try_plan(1, {5}, {5}, 0).has_value());
+  EXPECT_FALSE(try_plan(1, five, {5, 5, 5}, 0).has_value());
+}
+
+/// Everything that two plans of the same problem must agree on.
+void expect_same(const RingPlan& a, const RingPlan& b) {
+  EXPECT_EQ(a.rate(), b.rate());
+  EXPECT_EQ(a.rate_without_bound(), b.rate_without_bound());
+  EXPECT_EQ(a.period(), b.period());
+  EXPECT_TRUE(std::ranges::equal(a.slots(), b.slots()));
+  EXPECT_EQ(a.edges_of(1), b.edges_of(1));
+}
+
+TEST(RingPlan, PlansAgainInPlaceAsIfForTheFirstTime) {
+  SplitMix64 random(11);
+  for (std::uint32_t repeat = 0; repeat < 20; ++repeat) {
+    RingPlan warm(90);
+    for (std::uint32_t step = 0; step < 30; ++step) {
+      const auto in = random_instance(kLaws[random.below(std::size(kLaws))], random, 90);
+      const auto again = warm.replan(in.p, in.tx, in.rx, in.k, in.fanout);
+      const auto fresh = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
+      ASSERT_EQ(again.has_value(), fresh.has_value());
+      if (fresh) expect_same(warm, *fresh);
+    }
+  }
+}
+
+TEST(RingPlan, FollowsOneReceiverAtATime) {
+  SplitMix64 random(12);
+  for (std::uint32_t repeat = 0; repeat < 40; ++repeat) {
+    auto in = random_instance(kLaws[random.below(std::size(kLaws))], random, 70);
+    auto plan = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
+    if (!plan) continue;
+    for (std::uint32_t step = 0; step < 40; ++step) {
+      const auto j = static_cast<std::uint32_t>(random.below(in.n));
+      // Small drift, a new rate, or an end of the receiver.
+      const auto kind = random.below(4);
+      in.rx[j] = kind == 0 ? 0 : kind == 1 ? random.below(2000) : in.rx[j] + random.below(3);
+      const auto changed = plan->replan_receiver(j, in.rx[j]);
+      const auto fresh = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
+      ASSERT_EQ(changed.has_value(), fresh.has_value());
+      if (fresh) expect_same(*plan, *fresh);
+    }
+  }
+}
+
+TEST(RingPlan, RatesBeyondTheFastPathGiveTheSamePlan) {
+  // Multiplying every rate by one number changes the rate by it and the plan not at all. The
+  // factor is odd and large, so the fast and the general path see quite different numbers.
+  SplitMix64 random(13);
+  constexpr Kbps kFactor = 1'000'003;
+  for (std::uint32_t repeat = 0; repeat < 200; ++repeat) {
+    auto in = random_instance(kLaws[random.below(std::size(kLaws))], random, 40);
+    for (auto& u : in.tx) u = std::min<Kbps>(u, 1'000'000);
+    for (auto& d : in.rx) d = std::min<Kbps>(d, 4'000'000);
+    const auto small = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
+    for (auto& u : in.tx) u *= kFactor;
+    for (auto& d : in.rx) d *= kFactor;
+    const auto large = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
+    ASSERT_EQ(small.has_value(), large.has_value());
+    if (!small) continue;
+    EXPECT_TRUE(ratio(large->rate()) == (Ratio{small->rate().num * kFactor, small->rate().den}));
+    EXPECT_EQ(small->period(), large->period());
+    EXPECT_TRUE(std::ranges::equal(small->slots(), large->slots()));
+    EXPECT_EQ(small->edges_of(0), large->edges_of(0));
+  }
 }
 
 }  // namespace
