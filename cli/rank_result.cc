@@ -23,6 +23,7 @@ ordered_json to_json(const RoundReport& r) {
           {"tx_bytes", r.tx_bytes},
           {"rx_payload_bytes", r.rx_payload_bytes},
           {"foreign_frames", r.foreign_frames},
+          {"transition_frames", r.transition_frames},
           {"repaired_frames", r.repaired_frames},
           {"membership_changes", r.membership_changes},
           {"verified", r.verified},
@@ -42,6 +43,7 @@ RoundReport round_from(const ordered_json& j) {
   r.tx_bytes = j.at("tx_bytes");
   r.rx_payload_bytes = j.at("rx_payload_bytes");
   r.foreign_frames = j.at("foreign_frames");
+  r.transition_frames = j.at("transition_frames");
   r.repaired_frames = j.at("repaired_frames");
   r.membership_changes = j.at("membership_changes");
   r.verified = j.at("verified");
@@ -63,8 +65,8 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
   std::uint64_t total = 0, repaired = 0, changes = 0;
   std::vector<std::vector<Rank>> receivers(workers), given_up(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
-  for (const char* name :
-       {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes", "foreign_frames"}) {
+  for (const char* name : {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes",
+                           "foreign_frames", "transition_frames"}) {
     columns[name].assign(workers, 0);
   }
   for (const auto& [rank, result] : results) {
@@ -83,6 +85,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     columns["tx_patch_bytes"][rank] = r.tx_patch_bytes;
     columns["tx_bytes"][rank] = r.tx_bytes;
     columns["foreign_frames"][rank] = r.foreign_frames;
+    columns["transition_frames"][rank] = r.transition_frames;
   }
   return {{"round", index},
           {"epoch", epoch},
@@ -96,6 +99,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
           {"tx_patch_bytes", columns["tx_patch_bytes"]},
           {"tx_bytes", columns["tx_bytes"]},
           {"foreign_frames", columns["foreign_frames"]},
+          {"transition_frames", columns["transition_frames"]},
           {"repaired_frames", repaired},
           {"membership_changes", changes}};
 }
@@ -126,6 +130,9 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
       {"k", plan.k},
       {"senders_below_p", plan.senders_below_p},
       {"group_entries_max", plan.group_entries_max},
+      {"k_rate_share", plan.k_rate_share},
+      {"joins", plan.joins},
+      {"member_joins_max", plan.member_joins_max},
       {"epochs", plan.epoch}};
 }
 
@@ -135,16 +142,18 @@ Bytes serialize(const RankResult& result) {
   ordered_json rounds = ordered_json::array();
   for (const auto& r : result.rounds) rounds.push_back(to_json(r));
   const PlanReport& p = result.plan;
-  const ordered_json document = {
-      {"transport", result.transport},
-      {"policy", result.policy},
-      {"params_bytes", result.params_bytes},
-      {"cpu_s", result.cpu_s},
-      {"rounds", rounds},
-      {"plan", {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p, p.group_entries_max}},
-      {"pair_age_mean", p.pair_age_mean},
-      {"failed_ranks", result.failed_ranks},
-      {"notices", result.notices}};
+  const ordered_json document = {{"transport", result.transport},
+                                 {"policy", result.policy},
+                                 {"params_bytes", result.params_bytes},
+                                 {"cpu_s", result.cpu_s},
+                                 {"rounds", rounds},
+                                 {"plan",
+                                  {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p,
+                                   p.group_entries_max, p.joins, p.member_joins_max}},
+                                 {"pair_age_mean", p.pair_age_mean},
+                                 {"k_rate_share", p.k_rate_share},
+                                 {"failed_ranks", result.failed_ranks},
+                                 {"notices", result.notices}};
   const std::string text = document.dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -161,9 +170,17 @@ Result<RankResult> parse_rank_result(std::span<const std::byte> bytes) {
     out.cpu_s = j.at("cpu_s");
     for (const auto& r : j.at("rounds")) out.rounds.push_back(round_from(r));
     const auto plan = j.at("plan").get<std::vector<std::uint32_t>>();
-    if (plan.size() != 6) return failed("a rank's result has a plan of the wrong length");
-    out.plan =
-        PlanReport{plan[0], plan[1], plan[2], plan[3], j.at("pair_age_mean"), plan[4], plan[5]};
+    if (plan.size() != 8) return failed("a rank's result has a plan of the wrong length");
+    out.plan = {plan[0],
+                plan[1],
+                plan[2],
+                plan[3],
+                j.at("pair_age_mean"),
+                plan[4],
+                plan[5],
+                j.at("k_rate_share"),
+                plan[6],
+                plan[7]};
     out.failed_ranks = j.at("failed_ranks").get<std::vector<Rank>>();
     out.notices = j.at("notices").get<std::vector<std::string>>();
     return out;
@@ -234,10 +251,12 @@ std::string job_table(const ordered_json& document) {
                 s["cpu_s_per_gb"].get<double>());
   out += line;
   std::snprintf(line, sizeof line,
-                "k = %u (worst pair age %u, mean %.2f), sender-rounds below p %u, group table %u\n",
+                "k = %u (worst pair age %u, mean %.2f) at %.0f %% of the rate without k, "
+                "sender-rounds below p %u, group table %u, joins for this epoch %u\n",
                 s["k"].get<unsigned>(), s["pair_age"]["worst"].get<unsigned>(),
-                s["pair_age"]["mean"].get<double>(), s["senders_below_p"].get<unsigned>(),
-                s["group_entries_max"].get<unsigned>());
+                s["pair_age"]["mean"].get<double>(), 100 * s["k_rate_share"].get<double>(),
+                s["senders_below_p"].get<unsigned>(), s["group_entries_max"].get<unsigned>(),
+                s["joins"].get<unsigned>());
   out += line;
   out += document["verified"].get<bool>()
              ? "verified: every merged byte matches its sender's digest\n"

@@ -3,23 +3,12 @@
 #include <optional>
 #include <span>
 
-#include "base/random.h"
 #include "sync/program.h"
+#include "sync/schedule.h"
 #include "sync/select/pair_age.h"
-#include "sync/select/ring_plan.h"
 
 namespace selmcast {
 namespace {
-
-/// receivers[t][i], in member indices: who hears whom in each round of the cycle.
-using Cycle = std::vector<std::vector<std::vector<std::uint32_t>>>;
-
-/// A schedule of the whole job, before one member's part is cut out of it.
-struct Schedule {
-  Cycle cycle;
-  std::vector<RateFraction> rates;  ///< Per round of the cycle.
-  std::uint32_t p = 0, period = 0;
-};
 
 std::vector<Rank> ranks_of(const View& view, std::span<const std::uint32_t> members) {
   std::vector<Rank> out;
@@ -44,6 +33,7 @@ Program cut_out(const View& view, const Schedule& schedule, std::uint32_t self) 
   out.members = view.members;
   out.period_k = schedule.period;
   out.rate = *std::min_element(schedule.rates.begin(), schedule.rates.end());
+  out.rate_without_k = schedule.rate_without_k;
   for (std::size_t t = 0; t < schedule.cycle.size(); ++t) {
     const auto& receivers = schedule.cycle[t];
     RoundPlan round;
@@ -51,22 +41,18 @@ Program cut_out(const View& view, const Schedule& schedule, std::uint32_t self) 
     round.receivers = ranks_of(view, receivers[self]);
     round.below_p = receivers[self].size() < schedule.p;
     for (std::uint32_t i = 0; i < receivers.size(); ++i) {
-      out.senders_below_p += receivers[i].size() < schedule.p ? 1 : 0;
       if (std::binary_search(receivers[i].begin(), receivers[i].end(), self)) {
         round.senders.push_back(view.members[i]);
       }
     }
     out.cycle.push_back(std::move(round));
   }
-  const auto age = pair_age_of(schedule.cycle);
-  out.pair_age_worst = age.worst;
-  out.pair_age_mean = age.mean;
   return out;
 }
 
 /// One group per sender and round of the cycle.
 Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::uint32_t self,
-                               Program& program) {
+                               Program& program, RowChange& change) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
   if (schedule.cycle.size() * n > kGroupsPerEpoch) {
     return bad_input("no plan: " + std::to_string(n) + " senders times " +
@@ -91,155 +77,65 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
     program.send_groups.push_back(round.group);
   }
   program.group_entries_max = *std::max_element(entries.begin(), entries.end());
+  // Other groups than in the epoch before, so each entry is a join.
+  change = {std::accumulate(entries.begin(), entries.end(), 0U), 0, program.group_entries_max,
+            true};
   return {};
 }
 
-/// One group per row of the ring plan; a patch leaves the group and becomes a copy of its own.
-void add_row_groups(const View& view, const RingPlan& ring, std::uint32_t self, Program& program) {
-  const auto base = first_group(view);
-  RingWork work(ring.members());
-  for (std::uint32_t t = 0; t < program.cycle.size(); ++t) {
-    const auto mine = ring.round_of(self, t, work);
-    auto& round = program.cycle[t];
+/// One group per row of the ring plan, and a patch is a copy of its own. O(k n).
+Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
+  Program out;
+  out.epoch = view.epoch;
+  out.members = view.members;
+  out.period_k = rows.period();
+  out.rate = rows.rate();
+  out.rate_without_k = rows.rate_without_bound();
+  RingWork work(rows.members());
+  for (std::uint32_t t = 0; t < rows.period(); ++t) {
+    const auto mine = rows.round_of(self, t, work);
+    RoundPlan round;
+    round.rate = rows.rate();
     round.receivers = ranks_of(view, mine.receivers);
+    round.senders = ranks_of(view, mine.senders);
+    round.below_p = mine.below_p;
     if (mine.patch) round.patches.push_back(view.members[*mine.patch]);
-    if (round.receivers.empty()) continue;
-    round.multicast = true;
-    round.group = base + mine.row;
-    program.send_groups.push_back(round.group);
-  }
-  for (const auto row : ring.rows_of(self)) program.receive_groups.push_back(base + row);
-  sort_unique(program.send_groups);
-  sort_unique(program.receive_groups);
-  program.group_entries_max = *std::max_element(ring.slots().begin(), ring.slots().end());
-}
-
-/// One round of a cycle while pairs move between senders.
-struct Rearrangement {
-  std::vector<std::vector<std::uint32_t>>& round;
-  std::vector<std::uint32_t> load;    ///< Senders that each receiver hears in this round.
-  std::vector<std::uint16_t>& times;  ///< Services of each pair in the whole cycle.
-
-  bool has(std::uint32_t i, std::uint32_t j) const {
-    return std::binary_search(round[i].begin(), round[i].end(), j);
-  }
-  std::uint16_t& times_of(std::uint32_t i, std::uint32_t j) { return times[i * load.size() + j]; }
-  void add(std::uint32_t i, std::uint32_t j) {
-    round[i].insert(std::lower_bound(round[i].begin(), round[i].end(), j), j);
-    ++times_of(i, j);
-  }
-  void remove(std::uint32_t i, std::uint32_t j) {
-    round[i].erase(std::lower_bound(round[i].begin(), round[i].end(), j));
-    --times_of(i, j);
-  }
-};
-
-/// One more receiver for sender `start`: it takes one over from a sender that takes one over from
-/// the next, until one has a slot free. Only pairs that the cycle serves more than once are given
-/// up.
-bool take_over(Rearrangement& r, std::span<const std::uint32_t> slots, std::uint32_t start) {
-  constexpr std::uint32_t kNone = 0xFFFFFFFFU;
-  const auto n = static_cast<std::uint32_t>(slots.size());
-  std::vector<std::uint32_t> taker(n, kNone), given_up(n, kNone), queue{start};
-  auto end = kNone;
-  for (std::size_t q = 0; q < queue.size() && end == kNone; ++q) {
-    for (std::uint32_t j = 0; j < n && end == kNone; ++j) {
-      if (j == queue[q] || slots[j] == 0 || taker[j] != kNone || r.has(queue[q], j)) continue;
-      taker[j] = queue[q];
-      if (r.load[j] < slots[j]) end = j;
-      for (std::uint32_t i = 0; i < n && end == kNone; ++i) {
-        if (i == start || given_up[i] != kNone || !r.has(i, j) || r.times_of(i, j) < 2) continue;
-        given_up[i] = j;
-        queue.push_back(i);
-      }
+    if (!round.receivers.empty()) {
+      round.multicast = true;
+      round.group = rows.groups()[mine.row];
+      out.send_groups.push_back(round.group);
     }
+    out.cycle.push_back(std::move(round));
   }
-  if (end == kNone) return false;
-  ++r.load[end];
-  while (end != kNone) {
-    const auto i = taker[end];
-    r.add(i, end);
-    end = i == start ? kNone : given_up[i];
-    if (end != kNone) r.remove(i, end);
-  }
-  return true;
-}
-
-/// The ring plan as explicit pairs for sender groups.
-Cycle explicit_cycle(const RingPlan& ring, std::uint32_t p) {
-  const auto n = ring.members();
-  Cycle cycle;
-  std::vector<std::uint16_t> times(std::size_t{n} * n);
-  for (std::uint32_t t = 0; t < ring.period(); ++t) {
-    cycle.push_back(ring.edges_of(t, true));
-    for (std::uint32_t i = 0; i < n; ++i) {
-      for (const auto j : cycle[t][i]) ++times[std::size_t{i} * n + j];
-    }
-  }
-  for (std::uint32_t t = 0; t < ring.period(); ++t) {
-    Rearrangement rearranged{cycle[t], std::vector<std::uint32_t>(n), times};
-    for (const auto& receivers : cycle[t]) {
-      for (const auto j : receivers) ++rearranged.load[j];
-    }
-    for (std::uint32_t h = 0; h < n; ++h) {
-      if (cycle[t][h].size() < p) take_over(rearranged, ring.slots(), h);
-    }
-  }
-  return cycle;
-}
-
-SelectionProblem problem_of(const View& view, std::uint32_t p, Fanout fanout) {
-  SelectionProblem problem;
-  problem.p.assign(view.members.size(), p);
-  problem.fanout = fanout;
-  problem.tx_kbps = view.tx_kbps;
-  problem.rx_kbps = view.rx_kbps;
-  return problem;
-}
-
-Result<Schedule> random_schedule(const View& view, std::uint32_t p, Fanout fanout) {
-  auto problem = problem_of(view, p, fanout);
-  Schedule out;
-  out.p = p;
-  for (std::uint32_t t = 0; t < kRandomCycle; ++t) {
-    problem.seed = mix_seed(view.seed) ^ mix_seed(std::uint64_t{view.epoch} * kRandomCycle + t);
-    auto selection = select_random(problem);
-    if (!selection) return selection.error();
-    out.rates.push_back(selection->rate);
-    out.cycle.push_back(std::move(selection->receivers));
-  }
+  out.receive_groups = rows.groups_of(self);
+  sort_unique(out.send_groups);
+  out.group_entries_max = *std::max_element(rows.slots().begin(), rows.slots().end());
   return out;
 }
 
-/// Everyone to everyone with receive rate, in one round.
-Schedule full_schedule(const View& view, Fanout fanout) {
+/// The row plan of the next view: the one before, followed, or a first one.
+Result<void> follow_rows(const View& view, const Policy& policy, PlanHistory& history) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
-  Schedule out;
-  out.period = 1;
-  out.cycle.assign(1, {});
-  std::uint32_t receivers = 0;
-  std::optional<RateFraction> rate;
-  const auto bound = [&rate](Kbps available, std::uint32_t transfers) {
-    if (transfers == 0) return;
-    const auto limit = reduced(available, transfers);
-    if (!rate || limit < *rate) rate = limit;
-  };
-  for (std::uint32_t m = 0; m < n; ++m) {
-    if (view.rx_kbps[m] == 0) continue;
-    bound(view.rx_kbps[m], n - 1);
-    ++receivers;
+  const auto p = std::min(policy.p, n - 1);
+  const auto k = policy.resolved_k(n);
+  if (history.rows) {
+    const auto change = history.rows->follow(p, k, view.members, view.tx_kbps, view.rx_kbps);
+    if (!change) return change.error();
+    history.change = *change;
+    return {};
   }
-  for (std::uint32_t i = 0; i < n; ++i) {
-    std::vector<std::uint32_t> others;
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (j != i && view.rx_kbps[j] > 0) others.push_back(j);
-    }
-    const auto copies = static_cast<std::uint32_t>(others.size());
-    bound(view.tx_kbps[i], fanout == Fanout::unicast ? copies : 1);
-    out.cycle[0].push_back(std::move(others));
-  }
-  out.rates.assign(1, *rate);
-  return out;
+  auto rows = RowPlan::make(p, k, view.members, view.tx_kbps, view.rx_kbps);
+  if (!rows) return std::move(rows).error();
+  history.rows = std::move(rows).value();
+  const auto slots = history.rows->slots();
+  history.change = {std::accumulate(slots.begin(), slots.end(), 0U), 0,
+                    *std::max_element(slots.begin(), slots.end()), true};
+  return {};
+}
+
+bool uses_rows(const Policy& policy) noexcept {
+  return policy.select == SelectKind::selmcast && policy.groups == GroupKind::rows &&
+         policy.route == RouteKind::star;
 }
 
 /// What every selection needs of a view.
@@ -282,7 +178,7 @@ Program alone(const View& view) {
   Program out;
   out.epoch = view.epoch;
   out.members = view.members;
-  out.rate = {view.tx_kbps.front(), 1};
+  out.rate = out.rate_without_k = {view.tx_kbps.front(), 1};
   out.period_k = 1;
   out.cycle.resize(1);
   out.cycle.front().rate = out.rate;
@@ -291,46 +187,54 @@ Program alone(const View& view) {
 
 }  // namespace
 
-Result<Program> compile(const View& view, const Policy& policy, Rank self_rank) {
+Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
+                        PlanHistory& history) {
   const auto self = check_view(view, policy, self_rank);
   if (!self) return self.error();
-  const auto n = static_cast<std::uint32_t>(view.members.size());
-  if (n == 1) return alone(view);
-  const auto p = std::min(policy.p, n - 1);
-  const auto fanout = policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
-
-  Schedule schedule;
-  std::optional<RingPlan> rows;
-  if (policy.select == SelectKind::selmcast) {
-    auto ring = RingPlan::make(p, view.tx_kbps, view.rx_kbps, policy.resolved_k(n), fanout);
-    if (!ring) return ring.error();
-    schedule.p = p;
-    schedule.period = ring->period();
-    schedule.rates.assign(ring->period(), ring->rate());
-    if (policy.groups == GroupKind::sender || fanout == Fanout::unicast) {
-      schedule.cycle = explicit_cycle(*ring, p);
-    } else {
-      for (std::uint32_t t = 0; t < ring->period(); ++t) {
-        schedule.cycle.push_back(ring->edges_of(t));
-      }
-      rows = std::move(*ring);
-    }
-  } else if (policy.select == SelectKind::all) {
-    schedule = full_schedule(view, fanout);
-  } else {
-    auto drawn = random_schedule(view, p, fanout);
-    if (!drawn) return drawn.error();
-    schedule = std::move(*drawn);
+  if (view.members.size() == 1) return alone(view);
+  if (uses_rows(policy)) {
+    if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();
+    return row_program(view, *history.rows, *self);
   }
-
-  auto program = cut_out(view, schedule, *self);
-  if (fanout == Fanout::unicast) return program;
-  if (rows) {
-    add_row_groups(view, *rows, *self, program);
-  } else if (auto added = add_sender_groups(view, schedule, *self, program); !added) {
+  const auto schedule = make_schedule(view, policy);
+  if (!schedule) return schedule.error();
+  auto program = cut_out(view, *schedule, *self);
+  if (policy.route == RouteKind::unicast) return program;
+  if (auto added = add_sender_groups(view, *schedule, *self, program, history.change); !added) {
     return added.error();
   }
   return program;
+}
+
+Result<Program> compile(const View& view, const Policy& policy, Rank self) {
+  PlanHistory history;
+  return compile(view, policy, self, history);
+}
+
+Result<ScheduleFacts> schedule_facts(const View& view, const Policy& policy,
+                                     const PlanHistory& history) {
+  ScheduleFacts out;
+  if (view.members.size() < 2) return out;
+  Schedule schedule;
+  if (uses_rows(policy)) {
+    SELMCAST_CHECK(history.rows.has_value(), "the view was compiled before");
+    schedule.p = std::min(policy.p, history.rows->members() - 1);
+    for (std::uint32_t t = 0; t < history.rows->period(); ++t) {
+      schedule.cycle.push_back(history.rows->edges_of(t));
+    }
+  } else {
+    auto made = make_schedule(view, policy);
+    if (!made) return std::move(made).error();
+    schedule = std::move(made).value();
+  }
+  for (const auto& round : schedule.cycle) {
+    for (const auto& receivers : round)
+      out.senders_below_p += receivers.size() < schedule.p ? 1 : 0;
+  }
+  const auto age = pair_age_of(schedule.cycle);
+  out.pair_age_worst = age.worst;
+  out.pair_age_mean = age.mean;
+  return out;
 }
 
 }  // namespace selmcast

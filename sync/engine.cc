@@ -225,11 +225,18 @@ Result<void> Engine::prepare(EpochState& epoch) {
 }
 
 void Engine::switch_epoch() noexcept {
-  membership_changes_ += static_cast<std::uint32_t>(pending_->program.receive_groups.size());
+  const auto& joined = pending_->program.receive_groups;
+  auto changes = joined.size();
   if (current_ != nullptr) {
-    membership_changes_ += static_cast<std::uint32_t>(current_->program.receive_groups.size());
-    current_->memberships.clear();  // Leaves the old groups; the new ones were joined before.
+    const auto& left = current_->program.receive_groups;
+    std::size_t kept = 0;
+    for (const auto group : left) kept += std::binary_search(joined.begin(), joined.end(), group);
+    changes += left.size() - 2 * kept;
+    // Leaves what the new epoch has not joined as well; that was done before.
+    current_->memberships.clear();
+    switched_in_ = round_;
   }
+  membership_changes_ += static_cast<std::uint32_t>(changes);
   retired_.store(current_.release(), std::memory_order_release);
   current_ = std::move(pending_);
   switched_.store(true, std::memory_order_release);

@@ -94,7 +94,9 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   if (current_ == nullptr || header.epoch != current_->program.epoch) return;
   const auto& senders = current_->program.round(header.round).senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
-    ++foreign_frames_;
+    // Around a change of view this rank is, or was until just now, in the groups of both.
+    const bool changing = pending_ != nullptr || switched_in_ == round_;
+    ++(changing ? transition_frames_ : foreign_frames_);
     return;
   }
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
@@ -130,8 +132,8 @@ void Engine::begin_round(TimePoint now) noexcept {
 
 Engine::Totals Engine::totals() const noexcept {
   return {port_->counters(),
-          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{},
-          foreign_frames_};
+          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}, foreign_frames_,
+          transition_frames_};
 }
 
 void Engine::close_round(TimePoint now) noexcept {
@@ -162,6 +164,7 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.rx_payload_bytes = end.receive.payload_bytes - begin.receive.payload_bytes;
   report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
   report_.foreign_frames = end.foreign - begin.foreign;
+  report_.transition_frames = end.transition - begin.transition;
   report_.membership_changes = std::exchange(membership_changes_, 0);
   std::uint32_t unheard = 0;
   report_.receivers.clear();

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
 #include "sync/policy.h"
+#include "sync/select/row_plan.h"
 #include "sync/select/selection.h"
 #include "sync/view.h"
 
@@ -30,27 +32,41 @@ struct Program {
   std::vector<std::uint32_t> send_groups;     ///< Every group this rank ever sends to, ascending.
   std::vector<std::uint32_t> receive_groups;  ///< Every group this rank must join, ascending.
   RateFraction rate;                          ///< The least of the rounds' rates.
-  std::uint32_t period_k = 0;  ///< Rounds until every pair was served; 0 = not bounded.
-  /// Longest gap and mean age in rounds (see PairAge), over all pairs that the cycle ever serves.
-  std::uint32_t pair_age_worst = 0;
-  double pair_age_mean = 0.0;
-  std::uint32_t senders_below_p = 0;    ///< Sender-rounds below p in one cycle, all members.
+  RateFraction rate_without_k;                ///< What it would be without the policy's k.
+  std::uint32_t period_k = 0;           ///< Rounds until every pair was served; 0 = not bounded.
   std::uint32_t group_entries_max = 0;  ///< Most groups that any member joins.
 
   const RoundPlan& round(std::uint64_t r) const noexcept { return cycle[r % cycle.size()]; }
 };
 
-/// Group indices of the two kinds of epoch: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as
-/// many above them.
+/// What a job remembers from one view to the next, the same on all its members because it depends
+/// on the sequence of views only.
+struct PlanHistory {
+  std::optional<RowPlan> rows;  ///< Absent until a view was planned with row groups.
+  RowChange change;             ///< Made by the last view, over all members.
+};
+
+/// Of a whole cycle and all members; 0 for a single member.
+struct ScheduleFacts {
+  /// Longest gap and mean age in rounds (see PairAge), over all pairs that the cycle ever serves.
+  std::uint32_t pair_age_worst = 0;
+  double pair_age_mean = 0.0;
+  std::uint32_t senders_below_p = 0;  ///< Sender-rounds below p in one cycle, all members.
+};
+
+/// Group indices of sender groups: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as many above
+/// them. Row groups use the lowest ones and keep them.
 inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 17U;
 /// Rounds after which a random selection repeats.
 inline constexpr std::uint32_t kRandomCycle = 16;
 
-/// Pure: equal arguments give equal programs on every machine. Group indices of different epochs
-/// differ from those of the epoch before, so members can join before they leave.
+/// Equal arguments give equal programs on every machine; `history` is what the views before left
+/// and is only changed when the view has a plan.
 ///
-/// select=selmcast follows a ring plan (sync/select/ring_plan.h). groups=rows: one group per row,
-/// `receivers` are the row's members and a patch is one unicast copy. groups=sender: one group per
+/// select=selmcast follows a ring plan (sync/select/row_plan.h). groups=rows: one group per row,
+/// `receivers` are the row's members and a patch is one unicast copy; from epoch to epoch rows and
+/// memberships change as little as the new view allows. groups=sender: group indices differ from
+/// those of the epoch before, and there is one group per
 /// sender and round of the cycle whose members are exactly the receivers; a sender that the ring
 /// plan leaves at p-1 takes over pairs that the cycle serves more than once, where there are any
 /// (so every pair is still served within the cycle, and senders_below_p counts what is left).
@@ -59,8 +75,15 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// and round. route=unicast: no groups; a sender pays the rate once per receiver.
 ///
 /// With p >= n (members were lost) everyone reaches everyone with receive rate. One member alone
-/// gets a cycle of one empty round. A member without receive rate is nobody's receiver. O(n^2 k).
-/// Errors (bad_input) say why the view has no plan under the policy; they name job ranks.
+/// gets a cycle of one empty round. A member without receive rate is nobody's receiver. Row groups
+/// cost O(n k) for a first view, everything else O(n^2 k). Errors (bad_input) say why the view has
+/// no plan under the policy; they name job ranks.
+Result<Program> compile(const View& view, const Policy& policy, Rank self, PlanHistory& history);
+/// The same without a view before.
 Result<Program> compile(const View& view, const Policy& policy, Rank self);
+
+/// Facts of the view that was compiled last with `history`. O(n^2 k).
+Result<ScheduleFacts> schedule_facts(const View& view, const Policy& policy,
+                                     const PlanHistory& history);
 
 }  // namespace selmcast

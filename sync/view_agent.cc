@@ -6,6 +6,10 @@ namespace selmcast {
 
 namespace {
 
+double value_of(const RateFraction& rate) {
+  return static_cast<double>(rate.num) / static_cast<double>(rate.den);
+}
+
 Bytes number_bytes(std::uint32_t value) {
   return WireWriter().put(value).take();
 }
@@ -195,7 +199,7 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   // After losses there may be fewer than p peers left; the job goes on with those there are.
   if (policy.select != SelectKind::all) policy.p = std::min(policy.p, others);
   if (policy.select != SelectKind::all && others == 0) policy.select = SelectKind::all;
-  auto program = compile(*view, policy, store_.rank());
+  auto program = compile(*view, policy, store_.rank(), history_);
   if (!program) return std::move(program).error();
   auto epoch = std::make_unique<EpochState>();
   epoch->program = std::move(program).value();
@@ -203,13 +207,14 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   open_.emplace();
   open_->view = std::move(view).value();
   open_->since = now;
-  open_->plan = PlanReport{p.epoch,
-                           static_cast<std::uint32_t>(p.members.size()),
-                           p.period_k,
-                           p.pair_age_worst,
-                           p.pair_age_mean,
-                           p.senders_below_p,
-                           p.group_entries_max};
+  open_->policy = policy;
+  open_->plan.epoch = p.epoch;
+  open_->plan.members = static_cast<std::uint32_t>(p.members.size());
+  open_->plan.k = p.period_k;
+  open_->plan.group_entries_max = p.group_entries_max;
+  open_->plan.k_rate_share = value_of(p.rate) / value_of(p.rate_without_k);
+  open_->plan.joins = history_.change.joins;
+  open_->plan.member_joins_max = history_.change.most_joins;
   engine_.offer(std::move(epoch));
   return {};
 }
@@ -236,6 +241,12 @@ Result<void> ViewAgent::follow(TimePoint now) {
     ++epoch_;
     members_ = open_->view.members;
     plan_ = open_->plan;
+    // Only now: the facts take longer than the plan, and nobody waits for them.
+    if (const auto facts = schedule_facts(open_->view, open_->policy, history_)) {
+      plan_.pair_age_worst = facts->pair_age_worst;
+      plan_.pair_age_mean = facts->pair_age_mean;
+      plan_.senders_below_p = facts->senders_below_p;
+    }
     open_.reset();
     return {};
   }

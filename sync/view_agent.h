@@ -54,6 +54,7 @@ class ViewAgent {
   struct Open {
     Open() {}  // Not defaulted: clang 14 would then not let std::optional make one in here.
     View view;
+    Policy policy;
     PlanReport plan;
     bool acknowledged = false;
     bool activated = false;
@@ -83,6 +84,7 @@ class ViewAgent {
   std::optional<TimePoint> suspicion_since_;
   std::optional<std::pair<std::string, TimePoint>> unechoed_;  ///< Written, not heard back yet.
   std::optional<Open> open_;
+  PlanHistory history_;  ///< Of the views compiled so far; every rank compiles each once, in order.
   PlanReport plan_;
 };
 

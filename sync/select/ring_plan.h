@@ -35,9 +35,11 @@ class RingWork {
 
  private:
   friend class RingPlan;
+  friend class RowPlan;
   std::vector<std::uint32_t> self_, row_, first_row_, slots_;  ///< Of the self members.
   std::vector<std::uint8_t> may_send_;
   std::vector<std::uint32_t> receivers_, senders_;
+  std::vector<std::uint32_t> listed_receivers_, listed_senders_;  ///< Of an edited layout.
   PatchMatching matching_;
 };
 
@@ -79,6 +81,10 @@ class RingPlan {
   /// Slots c_j: how many senders each member hears per round, at most (one less when it is in its
   /// own row and nobody patches it).
   std::span<const std::uint32_t> slots() const noexcept { return {slots_.data(), n_}; }
+  /// The first of the slots() rows that a member hears, in ring order.
+  std::uint32_t first_row(std::uint32_t member) const noexcept { return first_row_[member]; }
+  /// Whether a member's transmit rate carries a patch beside its multicast.
+  bool can_patch(std::uint32_t member) const noexcept { return tx_[member] >= patch_rate_; }
 
   /// The round of one member; `round` counts from 0 and wraps. The spans point into `work` (made
   /// for at least members()) and hold until its next use. Allocates nothing. O(n), and

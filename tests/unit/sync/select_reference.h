@@ -174,4 +174,28 @@ inline Ratio d_hondt(const std::vector<Kbps>& rx, std::uint64_t seats) {
   return quotients.at(seats - 1);
 }
 
+/// Most pairs (q, g) of 0..size-1, each number at most once on either side, with may(q, g): plain
+/// augmenting paths.
+template <class May>
+std::size_t largest_matching(std::size_t size, const May& may) {
+  std::vector<std::size_t> taken_by(size, size);
+  std::vector<bool> seen;
+  const auto augment = [&](const auto& self, std::size_t q) -> bool {
+    for (std::size_t g = 0; g < size; ++g) {
+      if (seen[g] || !may(q, g)) continue;
+      seen[g] = true;
+      if (taken_by[g] < size && !self(self, taken_by[g])) continue;
+      taken_by[g] = q;
+      return true;
+    }
+    return false;
+  };
+  std::size_t pairs = 0;
+  for (std::size_t q = 0; q < size; ++q) {
+    seen.assign(size, false);
+    pairs += augment(augment, q) ? 1 : 0;
+  }
+  return pairs;
+}
+
 }  // namespace selmcast::reference

@@ -1,0 +1,27 @@
+// Explicit schedules of a whole job: who hears whom in every round of a cycle.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "sync/policy.h"
+#include "sync/select/selection.h"
+#include "sync/view.h"
+
+namespace selmcast {
+
+struct Schedule {
+  /// cycle[t][i] = receivers of member i in round t, ascending member indices.
+  std::vector<std::vector<std::vector<std::uint32_t>>> cycle;
+  std::vector<RateFraction> rates;  ///< Per round of the cycle.
+  std::uint32_t p = 0;              ///< What a sender should reach at least; 0 = everyone it can.
+  std::uint32_t period = 0;         ///< Rounds until every pair was served; 0 = not bounded.
+  RateFraction rate_without_k;      ///< The rate without a bound on the period.
+};
+
+/// The schedule of every selection but `selmcast` with row groups. A checked view of at least two
+/// members. O(n^2 k).
+Result<Schedule> make_schedule(const View& view, const Policy& policy);
+
+}  // namespace selmcast
