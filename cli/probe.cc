@@ -86,13 +86,16 @@ Result<void> probe(const ProbeCommand& command) {
   if (o.transport == "sim")
     return bad_input("--transport: sim has nothing to probe; use shm or uring");
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
-  if (o.json == "-" && command.links_file == "-") {
-    return bad_input("--json and --links cannot both be standard output; name a file for one");
-  }
   auto json = JsonOutput::open(o.json);
   if (!json) return std::move(json).error();
-  auto file = JsonOutput::open(command.links_file);
+  auto file = JsonOutput::open(command.links_file, "--links");
   if (!file) return std::move(file).error();
+  if (json->human() == nullptr && file->human() == nullptr) {
+    return bad_input("--json and --links cannot both be standard output; name a file for one");
+  }
+  for (auto* output : {&*json, &*file}) {
+    if (auto ok = output->drop_old(); !ok) return ok;
+  }
   LaunchSpec spec;
   spec.workers = command.workers;
   spec.timeout = timeout_of(o);

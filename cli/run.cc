@@ -72,6 +72,7 @@ Result<void> run(const RunCommand& command) {
   const auto policy = parse_policy(options.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) print_notice(notice);
+  if (auto ok = json->drop_old(); !ok) return ok;
   Result<nlohmann::ordered_json> document = nlohmann::ordered_json();
   if (options.transport == "sim") {
     auto results = run_simulated(options, command.workers);

@@ -1,10 +1,7 @@
 #include "cli/train.h"
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -75,31 +72,30 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
   return result;
 }
 
-/// Before anything is started; the old content of the file stays.
-Result<void> check_plot_file(const std::string& path) {
-  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
-  return bad_input("--plot " + path + ": cannot open for writing: " + std::strerror(errno) +
-                   "; name a file in an existing folder");
-}
-
 Result<void> train(TrainCommand& command) {
   auto task = make_task(command.options);
   if (!task) return std::move(task).error();
   auto json = JsonOutput::open(command.options.job.json);
   if (!json) return std::move(json).error();
-  if (auto ok = check_plot_file(command.plot_file); !ok) return ok;
+  auto plot = OutputFile::open("--plot", command.plot_file);
+  if (!plot) return std::move(plot).error();
+  if (json->human() == nullptr && plot->is_standard_output()) {
+    return bad_input("--json and --plot cannot both be standard output; name a file for one");
+  }
   const auto policy = parse_policy(command.options.job.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) {
     print_notice(notice);
   }
-  auto result = train_processes(command, *task, json->human());
+  if (auto ok = json->drop_old(); !ok) return ok;
+  if (auto ok = plot->drop_old(); !ok) return ok;
+  std::FILE* const human = plot->is_standard_output() ? nullptr : json->human();
+  auto result = train_processes(command, *task, human);
   if (!result) return std::move(result).error();
-  if (json->human() != nullptr) std::fprintf(json->human(), "\n%s", to_table(*result).c_str());
+  if (human != nullptr) std::fprintf(human, "\n%s", to_table(*result).c_str());
   if (auto ok = json->write(to_json(*result)); !ok) return ok;
-  if (!command.plot_file.empty()) {
-    auto written = write_text_file(command.plot_file, training_chart(*result));
-    if (!written) return failed("--plot " + written.error().message);
+  if (plot->wanted()) {
+    if (auto ok = plot->write(training_chart(*result)); !ok) return ok;
   }
   if (!result->verified) return failed("what the workers merged could not be verified");
   return {};

@@ -66,6 +66,7 @@ Result<void> run_worker(const WorkerCommand& command) {
     auto started = StoreServer::start(*address, place.world);
     if (!started) return std::move(started).error();
     server = std::move(started).value();
+    if (auto ok = json->drop_old(); !ok) return ok;
   }
   auto result = run_rank(command.options, place);
   if (server != nullptr && result) {

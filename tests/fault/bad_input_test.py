@@ -189,6 +189,26 @@ class BadInput(unittest.TestCase):
         self.assertEqual(ends[0][0], 1, ends)
         self.assertIn("rank 1", ends[0][1])
 
+    def test_a_failed_job_leaves_no_old_result(self):
+        """A dump that cannot be written fails the job at its end; bad input starts nothing."""
+        result = pathlib.Path(self.file("result.json", "{}"))
+        (self.folder / "rank-0.f32.partial").mkdir()
+        dump = ["--dump", str(self.folder), "--policy", "select=all"]
+        run = ["run", "--workers", "1", *BYTES, *dump, "--json", str(result)]
+        worker = self.worker(0, 1, f"file:{self.folder}/store", *dump, "--json", str(result))[1:]
+        for job in (run, worker):
+            with self.subTest(job[0]):
+                result.write_text("{}")
+                done = selmcast(*job, "--rounds", "0")
+                self.assertEqual((done.returncode, result.read_text()), (2, "{}"), done.stderr)
+                done = selmcast(*job)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("--dump", done.stderr)
+                self.assertEqual(list(self.folder.glob("result.json*")), [])
+        (self.folder / "rank-0.f32.partial").rmdir()
+        self.assertEqual(selmcast(*run).returncode, 0)
+        self.assertEqual(json.loads(result.read_text())["schema"], 1)
+
     def test_worker_of_another_version(self):
         """A store that answers in another protocol version."""
         path = f"{self.folder}/store"
