@@ -211,15 +211,20 @@ LaunchOutcome Launch::outcome() {
     }
     out.failed_ranks.push_back(rank);
     const std::string who = "rank " + std::to_string(rank);
+    std::string why;
     if (seats_[rank].killed_late) {
-      out.child_errors.push_back(who + " did not end with the others and was killed");
+      why = who + " did not end with the others and was killed";
     } else if (WIFSIGNALED(status)) {
-      out.child_errors.push_back(who + " was ended by signal " + std::to_string(WTERMSIG(status)));
+      why = who + " was ended by signal " + std::to_string(WTERMSIG(status));
     } else {
-      out.child_errors.push_back(who + ": " +
-                                 std::string(without_program(seats_[rank].process.last_line())));
-      if (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3) gravest = WEXITSTATUS(status);
+      why = who + ": " + std::string(without_program(seats_[rank].process.last_line()));
+      if (gravest == 1 && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3)) {
+        gravest = WEXITSTATUS(status);
+        out.child_errors.insert(out.child_errors.begin(), std::move(why));
+        continue;
+      }
     }
+    out.child_errors.push_back(std::move(why));
   }
   if (interrupted != 0) {
     out.exit_status = 1;
@@ -237,6 +242,14 @@ LaunchOutcome Launch::outcome() {
 }
 
 }  // namespace
+
+Error error_of(const LaunchOutcome& outcome) {
+  const std::string why =
+      outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();
+  if (outcome.exit_status == 2) return bad_input(why);
+  if (outcome.exit_status == 3) return unavailable(why);
+  return failed(why);
+}
 
 Result<LaunchOutcome> launch(const LaunchSpec& spec) {
   const SignalGuard guard;

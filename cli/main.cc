@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return selmcast::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return selmcast::print_error(selmcast::unavailable(
+        "out of memory; use fewer ranks or a smaller set, or raise the limit (ulimit -v)"));
   } catch (const std::exception& error) {
     return selmcast::print_error(selmcast::failed(std::string("unexpected: ") + error.what()));
   }

@@ -108,10 +108,8 @@ Result<void> probe(const ProbeCommand& command) {
   auto outcome = launch(spec);
   if (!outcome) return std::move(outcome).error();
   const auto found = outcome->results.find("0/links");
-  if (outcome->exit_status != 0 || found == outcome->results.end()) {
-    return failed(outcome->child_errors.empty() ? "the probe gave no result"
-                                                : outcome->child_errors.front());
-  }
+  if (outcome->exit_status != 0) return error_of(*outcome);
+  if (found == outcome->results.end()) return failed("rank 0 published no result of the probe");
   const std::string text(reinterpret_cast<const char*>(found->second.data()), found->second.size());
   auto links = nlohmann::ordered_json::parse(text);
   if (json->human() != nullptr && file->human() != nullptr) print_table(links, o.transport);

@@ -43,14 +43,7 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
   if (!outcome) return std::move(outcome).error();
   if (outcome->exit_status == 0) progress.update(command.options.rounds, "rounds");
   progress.finish();
-  if (outcome->exit_status != 0) {
-    const std::string why =
-        outcome->child_errors.empty() ? "no rank finished" : outcome->child_errors.front();
-    return Error{outcome->exit_status == 2   ? ErrorKind::bad_input
-                 : outcome->exit_status == 3 ? ErrorKind::unavailable
-                                             : ErrorKind::failed,
-                 why};
-  }
+  if (outcome->exit_status != 0) return error_of(*outcome);
   for (const auto& line : outcome->child_errors) print_notice(line);
   std::map<Rank, RankResult> results;
   for (Rank rank = 0; rank < command.workers; ++rank) {
@@ -65,7 +58,7 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
 
 Result<void> run(const RunCommand& command) {
   const RunOptions& options = command.options;
-  if (auto ok = check_run_options(options, command.workers); !ok) return ok;
+  if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();

@@ -36,8 +36,9 @@ std::string text_of(double value);
 void add_run_options(CLI::App& command, RunOptions& options);
 /// The options as arguments of a child `worker`, without --json.
 std::vector<std::string> as_arguments(const RunOptions& options);
-/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks.
-Result<void> check_run_options(const RunOptions& options, std::uint32_t world);
+/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks,
+/// and that this machine's memory could hold `local` of them.
+Result<void> check_run_options(const RunOptions& options, std::uint32_t world, std::uint32_t local);
 
 /// Checks that this machine has the transport on each of the interfaces (none named: the default).
 Result<void> check_transport(const RunOptions& options, const std::vector<std::string>& interfaces);

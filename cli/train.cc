@@ -47,14 +47,6 @@ LaunchSpec launch_spec(const TrainCommand& command, Progress& progress, LiveCurv
   return spec;
 }
 
-Error launch_error(const LaunchOutcome& outcome) {
-  const std::string why =
-      outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();
-  if (outcome.exit_status == 2) return bad_input(why);
-  if (outcome.exit_status == 3) return unavailable(why);
-  return failed(why);
-}
-
 Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask& task,
                                     std::FILE* human) {
   Progress progress(human, "train", task.options().epochs);
@@ -63,7 +55,7 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
   if (!outcome) return std::move(outcome).error();
   if (outcome->exit_status != 0) {
     progress.finish();
-    return launch_error(*outcome);
+    return error_of(*outcome);
   }
   auto result = assemble(task, outcome->results, outcome->failed_ranks);
   if (result) progress.update(task.options().epochs, text_of(result->final_workers()));

@@ -53,7 +53,7 @@ Result<void> run_worker(const WorkerCommand& command) {
   if (command.options.transport == "sim") {
     return bad_input("--transport: sim runs in one process; use `selmcast run --transport sim`");
   }
-  if (auto ok = check_run_options(command.options, place.world); !ok) return ok;
+  if (auto ok = check_run_options(command.options, place.world, 1); !ok) return ok;
   auto address = parse_store_address(place.rendezvous);
   if (!address) return std::move(address).error();
   if (address->kind == StoreAddress::Kind::tcp && address->port == 0) {

@@ -5,6 +5,7 @@ nothing left running."""
 import json
 import os
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
@@ -208,6 +209,29 @@ class BadInput(unittest.TestCase):
         (self.folder / "rank-0.f32.partial").rmdir()
         self.assertEqual(selmcast(*run).returncode, 0)
         self.assertEqual(json.loads(result.read_text())["schema"], 1)
+
+    def test_more_than_the_memory(self):
+        """The whole machine's, refused before anything starts; then that which a limit leaves."""
+        name = ["--dump", str(self.folder / "dump")]
+        huge = ["--params-bytes", "10000000000000", *name]
+        self.refuse(["run", "--workers", "8", *huge], "10000000000000 bytes", "8 ranks", status=3)
+        self.refuse(["run", "--workers", "8", "--transport", "sim", *huge], "8 ranks", status=3)
+        for size in (2_000_000_000, 600_000_000):  # No parameters; no accumulator beside them.
+            for start in (["run", "--workers", "1"],
+                          ["worker", "--rank", "0", "--world", "1", "--rendezvous",
+                           f"file:{self.folder}/store"]):
+                with self.subTest(size=size, start=start[0]):
+                    done = subprocess.run(
+                        [PROGRAM, *start, "--policy", "select=all", "--transport", "shm",
+                         "--params-bytes", str(size), *name],
+                        capture_output=True, text=True, timeout=60, check=False,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2))
+                    self.assertEqual(done.returncode, 3, done.stderr)
+                    last = done.stderr.splitlines()[-1]
+                    self.assertTrue(last.startswith("selmcast: "), last)
+                    self.assertIn(f"{size} bytes", last)
+        left = subprocess.run(["pgrep", "-f", name[1]], stdout=subprocess.PIPE, check=False).stdout
+        self.assertEqual(left, b"")
 
     def test_worker_of_another_version(self):
         """A store that answers in another protocol version."""
