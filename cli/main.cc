@@ -31,6 +31,7 @@ void add_commands(CLI::App& app, int& exit_status) {
 std::string command_names(const CLI::App& app) {
   std::string names;
   for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_group().empty()) continue;  // Internal.
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
   return names;

@@ -84,7 +84,8 @@ Result<void> probe(const ProbeCommand& command) {
     return bad_input("--workers: " + std::to_string(command.workers) + " is not within 2..65535");
   }
   if (o.transport == "sim")
-    return bad_input("--transport: sim has nothing to probe; use shm or uring");
+    return bad_input("--transport: sim has nothing to probe; use auto, shm or uring");
+  if (auto ok = check_transport_name(o, command.interfaces, SimAllowed::no); !ok) return ok;
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
   auto json = JsonOutput::open(o.json);
   if (!json) return std::move(json).error();

@@ -152,6 +152,23 @@ Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint
   return std::optional(std::move(table));
 }
 
+Result<void> check_transport_name(const RunOptions& options,
+                                  const std::vector<std::string>& interfaces, SimAllowed sim) {
+  const std::string& name = options.transport;
+  auto names = transport_names();
+  if (sim == SimAllowed::yes) names.emplace_back("sim");
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    std::string allowed;
+    for (const auto& known : names) allowed += (allowed.empty() ? "" : ", ") + known;
+    return bad_input("--transport: `" + name + "` is not known; allowed are " + allowed);
+  }
+  if (!interfaces.empty() && (name == "shm" || name == "sim")) {
+    return bad_input("--interface: " + interfaces.front() + " cannot be used, transport " + name +
+                     " passes through no interface; leave it out or choose another transport");
+  }
+  return {};
+}
+
 Result<void> check_transport(const RunOptions& options,
                              const std::vector<std::string>& interfaces) {
   if (options.transport == "sim") return {};

@@ -67,7 +67,10 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
 Result<void> train(TrainCommand& command) {
   auto task = make_task(command.options);
   if (!task) return std::move(task).error();
-  auto json = JsonOutput::open(command.options.job.json);
+  const RunOptions& job = command.options.job;
+  if (auto ok = check_transport_name(job, command.interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
+  auto json = JsonOutput::open(job.json);
   if (!json) return std::move(json).error();
   auto plot = OutputFile::open("--plot", command.plot_file);
   if (!plot) return std::move(plot).error();

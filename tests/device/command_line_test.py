@@ -32,6 +32,10 @@ class Usage(unittest.TestCase):
     def test_no_command(self):
         self.refuse([], "doctor", "policies", "--help")
 
+    def test_commands_for_our_own_use_are_not_offered(self):
+        for arguments in ([], ["docter"]):
+            self.assertNotRegex(selmcast(*arguments).stderr, r"(probe|train)-worker")
+
     def test_unknown_command(self):
         self.refuse(["docter"], "docter", "doctor")
 

@@ -115,9 +115,26 @@ class BadInput(unittest.TestCase):
                 self.refuse(self.run_with("--params", path), "x.safetensors")
 
     def test_transport_and_interface(self):
-        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "uring")
+        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "auto, shm, uring, sim")
+        worker = self.worker(0, 1, f"file:{self.folder}/store")[1:-2]
+        for command in (["probe"], ["train"], worker):
+            with self.subTest(command=command[0]):
+                self.refuse([*command, "--transport", "sim"], "sim", "auto", "shm", "uring")
+                self.refuse([*command, "--transport", "tcp"], "tcp", "auto, shm, uring")
+                self.assertNotIn("sim", selmcast(*command, "--transport", "tcp").stderr)
         self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
         self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")
+
+    def test_interface_that_would_do_nothing(self):
+        for transport, command in (("shm", self.run_with(*BYTES)), ("sim", self.run_with(*BYTES)),
+                                   ("shm", ["probe"]), ("shm", ["train"]),
+                                   ("shm", self.worker(0, 1, f"file:{self.folder}/x")[1:-2])):
+            with self.subTest(command=command[0], transport=transport):
+                command = [*command, "--transport", transport]
+                self.refuse([*command, "--interface", "lo"], "--interface", "lo", transport)
+        done = selmcast("run", "--workers", "2", *BYTES, "--policy", "select=all", "--rounds", "1",
+                        "--transport", "auto", "--interface", "lo")
+        self.assertIn(done.returncode, (0, 3), done.stderr)
 
     def test_probe(self):
         self.refuse(["probe", "--json", "-", "--links", "-"], "--json", "--links")
