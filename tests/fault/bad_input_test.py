@@ -212,7 +212,8 @@ class BadInput(unittest.TestCase):
         result = pathlib.Path(self.file("result.json", "{}"))
         (self.folder / "rank-0.f32.partial").mkdir()
         dump = ["--dump", str(self.folder), "--policy", "select=all"]
-        run = ["run", "--workers", "1", *BYTES, *dump, "--json", str(result)]
+        run = ["run", "--workers", "1", *BYTES, "--transport", "shm", *dump,
+               "--json", str(result)]
         worker = self.worker(0, 1, f"file:{self.folder}/store", *dump, "--json", str(result))[1:]
         for job in (run, worker):
             with self.subTest(job[0]):
@@ -249,6 +250,37 @@ class BadInput(unittest.TestCase):
                     self.assertIn(f"{size} bytes", last)
         left = subprocess.run(["pgrep", "-f", name[1]], stdout=subprocess.PIPE, check=False).stdout
         self.assertEqual(left, b"")
+
+    def test_rank_0_that_fails_by_itself(self):
+        """It says why. The other one may have been done a moment before the store went."""
+        (self.folder / "rank-0.f32.partial").mkdir()
+        address = f"file:{self.folder}/store"
+        job = ["--policy", "select=all", "--dump", str(self.folder)]
+        first, second = self.pair(self.worker(0, 2, address, *job),
+                                  self.worker(1, 2, address, *job))
+        self.assertEqual(first[0], 1, (first, second))
+        self.assertIn("--dump", first[1])
+        self.assertIn("rank-0.f32", first[1])
+        self.assertNotIn("--dump", second[1])
+        if second[0] != 0:
+            self.assertIn("rank 0", second[1])
+
+    def test_the_store_that_went_with_rank_0(self):
+        ranks = []
+        for rank in (0, 1):
+            job = ["--policy", "select=all", "--rounds", "1000000"]
+            command = self.worker(rank, 2, f"file:{self.folder}/store", *job)
+            command[command.index("4000")] = "8000000"
+            ranks.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+        time.sleep(2.0)
+        self.assertEqual([rank.poll() for rank in ranks], [None, None])
+        ranks[0].kill()
+        ranks[0].communicate(timeout=20)
+        _, errors = ranks[1].communicate(timeout=20)
+        self.assertEqual(ranks[1].returncode, 1, errors)
+        for words in ("rank 1", "store", "rank 0", "its own message"):
+            self.assertIn(words, errors.splitlines()[-1])
 
     def test_worker_of_another_version(self):
         """A store that answers in another protocol version."""
