@@ -243,6 +243,15 @@ LaunchOutcome Launch::outcome() {
 
 }  // namespace
 
+void spread_interfaces(const std::vector<std::string>& interfaces, LaunchSpec& spec) {
+  if (interfaces.empty()) return;
+  spec.rank_arguments.resize(spec.workers);
+  for (Rank rank = 0; rank < spec.workers; ++rank) {
+    auto& arguments = spec.rank_arguments[rank];
+    arguments.insert(arguments.end(), {"--interface", interfaces[rank % interfaces.size()]});
+  }
+}
+
 Error error_of(const LaunchOutcome& outcome) {
   const std::string why =
       outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();

@@ -34,6 +34,9 @@ struct LaunchOutcome {
   int exit_status = 0;  ///< 0 when a rank finished; otherwise the gravest status of the ranks.
 };
 
+/// Has the ranks use the interfaces in turn; none named leaves the choice to the ranks.
+void spread_interfaces(const std::vector<std::string>& interfaces, LaunchSpec& spec);
+
 /// The error of a launch whose exit status is not 0.
 Error error_of(const LaunchOutcome& outcome);
 

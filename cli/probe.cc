@@ -102,10 +102,7 @@ Result<void> probe(const ProbeCommand& command) {
   spec.timeout = timeout_of(o);
   spec.child_arguments = {"probe-worker",       "--transport", o.transport,          "--timeout",
                           text_of(o.timeout_s), "--mtu",       std::to_string(o.mtu)};
-  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   auto outcome = launch(spec);
   if (!outcome) return std::move(outcome).error();
   const auto found = outcome->results.find("0/links");

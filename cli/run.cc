@@ -26,10 +26,7 @@ LaunchSpec launch_spec(const RunCommand& command, Progress& progress) {
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "worker");
   spec.child_arguments.emplace_back("--launched");
-  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&progress](std::string_view, std::span<const std::byte> value) {
     WireReader in(value);
     if (const auto done = in.get<std::uint32_t>()) progress.update(*done, "rounds");

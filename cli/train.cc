@@ -37,10 +37,7 @@ LaunchSpec launch_spec(const TrainCommand& command, Progress& progress, LiveCurv
   spec.timeout = timeout_of(command.options.job);
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "train-worker");
-  for (Rank rank = 0; rank < spec.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&](std::string_view key, std::span<const std::byte> value) {
     if (const auto point = curve.take(key, value)) progress.update(point->epoch, text_of(*point));
   };
