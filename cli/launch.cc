@@ -9,12 +9,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/clock.h"
 #include "cli/child_process.h"
 #include "cli/common.h"
+#include "cli/job_folder.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace selmcast {
@@ -34,32 +33,6 @@ std::string_view without_program(std::string_view line) {
   constexpr std::string_view name = "selmcast: ";
   return line.starts_with(name) ? line.substr(name.size()) : line;
 }
-
-/// A folder only this user can enter, for the store's socket; removed at the end.
-class SocketFolder {
- public:
-  static Result<SocketFolder> make() {
-    const char* base = std::getenv("TMPDIR");
-    std::string path =
-        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/selmcast-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) {
-      return unavailable("cannot make a folder for the job's socket like " + path +
-                         "; set TMPDIR to a folder that can be written");
-    }
-    return SocketFolder(path);
-  }
-  SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  SocketFolder& operator=(SocketFolder&&) = delete;
-  ~SocketFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string socket() const { return path_ + "/store"; }
-
- private:
-  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 /// Signals that ask for the end set a flag while this lives.
 class SignalGuard {
@@ -262,7 +235,7 @@ Error error_of(const LaunchOutcome& outcome) {
 
 Result<LaunchOutcome> launch(const LaunchSpec& spec) {
   const SignalGuard guard;
-  auto folder = SocketFolder::make();
+  auto folder = JobFolder::make();
   if (!folder) return std::move(folder).error();
   StoreAddress address;
   address.path = folder->socket();
