@@ -50,8 +50,12 @@ class [[nodiscard]] Result {
   T&& value() && { return check_value(), std::move(*std::get_if<0>(&state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T* operator->() { return &value(); }
-  const T* operator->() const { return &value(); }
+  T operator*() && { return std::move(*this).value(); }
+  T* operator->() & { return &value(); }
+  const T* operator->() const& { return &value(); }
+  /// Would point into a temporary that dies with the expression.
+  T* operator->() && = delete;
+  const T* operator->() const&& = delete;
 
   const Error& error() const& {
     SELMCAST_CHECK(!has_value(), "error() of a Result that holds a value");

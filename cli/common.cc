@@ -1,12 +1,9 @@
 #include "cli/common.h"
 
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace selmcast {
@@ -63,58 +60,22 @@ bool is_terminal(std::FILE* stream) noexcept {
   return stream != nullptr && ::isatty(::fileno(stream)) == 1;
 }
 
-Result<JsonOutput> JsonOutput::open(const std::string& path) {
+Result<JsonOutput> JsonOutput::open(const std::string& path, const std::string& flag) {
+  auto file = OutputFile::open(flag, path);
+  if (!file) return std::move(file).error();
   JsonOutput output;
-  if (path.empty()) return output;
-  output.path_ = path;
-  if (path == "-") {
-    output.file_ = stdout;
-    return output;
-  }
-  // Append mode creates the file and keeps what is there; write() cuts it to size.
-  output.file_ = std::fopen(path.c_str(), "ae");
-  if (output.file_ == nullptr) {
-    return bad_input("--json " + path + ": cannot open for writing: " + std::strerror(errno) +
-                     "; name a file in an existing folder, or - for standard output");
-  }
+  output.silent_ = file->is_standard_output();
+  output.file_ = std::move(file).value();
   return output;
 }
 
-JsonOutput::JsonOutput(JsonOutput&& other) noexcept
-    : file_(std::exchange(other.file_, nullptr)), path_(std::move(other.path_)) {}
-
-JsonOutput& JsonOutput::operator=(JsonOutput&& other) noexcept {
-  std::swap(file_, other.file_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-JsonOutput::~JsonOutput() {
-  if (file_ != nullptr && file_ != stdout) std::fclose(file_);
-}
-
 Result<void> JsonOutput::write(nlohmann::ordered_json document) {
-  if (file_ == nullptr) return {};
+  if (!wanted()) return {};
   nlohmann::ordered_json all;
   all["schema"] = 1;
   all.update(document);
-  const std::string text =
-      all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  std::FILE* file = std::exchange(file_, nullptr);
-  struct stat status {};
-  const bool regular = ::fstat(::fileno(file), &status) == 0 && S_ISREG(status.st_mode);
-  bool good = true;
-  if (file != stdout && regular) good = ::ftruncate(::fileno(file), 0) == 0;
-  good = good && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  // Both report errors of the device; the file is closed whatever they say.
-  good = std::fflush(file) == 0 && good;
-  int reason = errno;
-  if (file != stdout && std::fclose(file) != 0 && good) {
-    good = false;
-    reason = errno;
-  }
-  if (good) return {};
-  return failed("--json " + path_ + ": writing failed: " + std::strerror(reason));
+  return file_.write(all.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                     "\n");
 }
 
 Progress::Progress(std::FILE* stream, std::string label, std::uint64_t total)

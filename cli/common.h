@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "cli/output_file.h"
 
 namespace selmcast {
 
@@ -27,29 +28,25 @@ void print_notice(std::string_view message);
 
 bool is_terminal(std::FILE* stream) noexcept;
 
-/// Where `--json` goes: nowhere (empty path), standard output (`-`), or a file.
-///
-/// Opened before the work starts, so that a path that cannot be written stops the command before
-/// anything runs; the old content of a file stays until write().
+/// Where `--json` (or another flag with a JSON document) goes; see OutputFile.
 class JsonOutput {
  public:
   /// Errors: bad_input when the file cannot be opened for writing.
-  static Result<JsonOutput> open(const std::string& path);
+  static Result<JsonOutput> open(const std::string& path, const std::string& flag = "--json");
   JsonOutput() = default;
-  JsonOutput(JsonOutput&& other) noexcept;
-  JsonOutput& operator=(JsonOutput&& other) noexcept;
-  ~JsonOutput();
 
-  bool wanted() const noexcept { return file_ != nullptr; }
+  bool wanted() const noexcept { return file_.wanted(); }
   /// Where human text goes: null when standard output belongs to the JSON document.
-  std::FILE* human() const noexcept { return file_ == stdout ? nullptr : stdout; }
+  std::FILE* human() const noexcept { return silent_ ? nullptr : stdout; }
+  /// See OutputFile.
+  Result<void> drop_old() { return file_.drop_old(); }
   /// Writes the document, with `"schema": 1` added if it is absent, and closes the file. Without a
   /// destination it does nothing. Errors: failed when the device is full or the reader is gone.
   Result<void> write(nlohmann::ordered_json document);
 
  private:
-  std::FILE* file_ = nullptr;
-  std::string path_;
+  OutputFile file_;
+  bool silent_ = false;
 };
 
 /// Shows how far a counted piece of work is: a bar that redraws itself on a terminal, otherwise a

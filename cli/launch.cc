@@ -9,12 +9,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/clock.h"
 #include "cli/child_process.h"
 #include "cli/common.h"
+#include "cli/job_folder.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace selmcast {
@@ -34,32 +33,6 @@ std::string_view without_program(std::string_view line) {
   constexpr std::string_view name = "selmcast: ";
   return line.starts_with(name) ? line.substr(name.size()) : line;
 }
-
-/// A folder only this user can enter, for the store's socket; removed at the end.
-class SocketFolder {
- public:
-  static Result<SocketFolder> make() {
-    const char* base = std::getenv("TMPDIR");
-    std::string path =
-        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/selmcast-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) {
-      return unavailable("cannot make a folder for the job's socket like " + path +
-                         "; set TMPDIR to a folder that can be written");
-    }
-    return SocketFolder(path);
-  }
-  SocketFolder(SocketFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  SocketFolder& operator=(SocketFolder&&) = delete;
-  ~SocketFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string socket() const { return path_ + "/store"; }
-
- private:
-  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 /// Signals that ask for the end set a flag while this lives.
 class SignalGuard {
@@ -211,15 +184,20 @@ LaunchOutcome Launch::outcome() {
     }
     out.failed_ranks.push_back(rank);
     const std::string who = "rank " + std::to_string(rank);
+    std::string why;
     if (seats_[rank].killed_late) {
-      out.child_errors.push_back(who + " did not end with the others and was killed");
+      why = who + " did not end with the others and was killed";
     } else if (WIFSIGNALED(status)) {
-      out.child_errors.push_back(who + " was ended by signal " + std::to_string(WTERMSIG(status)));
+      why = who + " was ended by signal " + std::to_string(WTERMSIG(status));
     } else {
-      out.child_errors.push_back(who + ": " +
-                                 std::string(without_program(seats_[rank].process.last_line())));
-      if (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3) gravest = WEXITSTATUS(status);
+      why = who + ": " + std::string(without_program(seats_[rank].process.last_line()));
+      if (gravest == 1 && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 3)) {
+        gravest = WEXITSTATUS(status);
+        out.child_errors.insert(out.child_errors.begin(), std::move(why));
+        continue;
+      }
     }
+    out.child_errors.push_back(std::move(why));
   }
   if (interrupted != 0) {
     out.exit_status = 1;
@@ -238,9 +216,26 @@ LaunchOutcome Launch::outcome() {
 
 }  // namespace
 
+void spread_interfaces(const std::vector<std::string>& interfaces, LaunchSpec& spec) {
+  if (interfaces.empty()) return;
+  spec.rank_arguments.resize(spec.workers);
+  for (Rank rank = 0; rank < spec.workers; ++rank) {
+    auto& arguments = spec.rank_arguments[rank];
+    arguments.insert(arguments.end(), {"--interface", interfaces[rank % interfaces.size()]});
+  }
+}
+
+Error error_of(const LaunchOutcome& outcome) {
+  const std::string why =
+      outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();
+  if (outcome.exit_status == 2) return bad_input(why);
+  if (outcome.exit_status == 3) return unavailable(why);
+  return failed(why);
+}
+
 Result<LaunchOutcome> launch(const LaunchSpec& spec) {
   const SignalGuard guard;
-  auto folder = SocketFolder::make();
+  auto folder = JobFolder::make();
   if (!folder) return std::move(folder).error();
   StoreAddress address;
   address.path = folder->socket();

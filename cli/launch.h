@@ -27,11 +27,18 @@ struct LaunchSpec {
 };
 
 struct LaunchOutcome {
-  std::vector<Rank> failed_ranks;         ///< Ended by a signal or with an error, ascending.
-  std::map<std::string, Bytes> results;   ///< Published, keys without "result/", e.g. "3/train".
-  std::vector<std::string> child_errors;  ///< Last diagnostic line of each failed rank.
+  std::vector<Rank> failed_ranks;        ///< Ended by a signal or with an error, ascending.
+  std::map<std::string, Bytes> results;  ///< Published, keys without "result/", e.g. "3/train".
+  /// Last diagnostic line of each failed rank; first that of the exit status, if it is a rank's.
+  std::vector<std::string> child_errors;
   int exit_status = 0;  ///< 0 when a rank finished; otherwise the gravest status of the ranks.
 };
+
+/// Has the ranks use the interfaces in turn; none named leaves the choice to the ranks.
+void spread_interfaces(const std::vector<std::string>& interfaces, LaunchSpec& spec);
+
+/// The error of a launch whose exit status is not 0.
+Error error_of(const LaunchOutcome& outcome);
 
 /// Hosts the job's store, starts the ranks and waits until all have ended. Their standard error
 /// passes through, each line headed by its rank. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the ranks,

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ void add_commands(CLI::App& app, int& exit_status) {
 std::string command_names(const CLI::App& app) {
   std::string names;
   for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_group().empty()) continue;  // Internal.
     names += (names.empty() ? "" : ", ") + command->get_name();
   }
   return names;
@@ -77,6 +79,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return selmcast::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return selmcast::print_error(selmcast::unavailable(
+        "out of memory; use fewer ranks or a smaller set, or raise the limit (ulimit -v)"));
   } catch (const std::exception& error) {
     return selmcast::print_error(selmcast::failed(std::string("unexpected: ") + error.what()));
   }

@@ -84,31 +84,30 @@ Result<void> probe(const ProbeCommand& command) {
     return bad_input("--workers: " + std::to_string(command.workers) + " is not within 2..65535");
   }
   if (o.transport == "sim")
-    return bad_input("--transport: sim has nothing to probe; use shm or uring");
+    return bad_input("--transport: sim has nothing to probe; use auto, shm or uring");
+  if (auto ok = check_transport_name(o, command.interfaces, SimAllowed::no); !ok) return ok;
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
-  if (o.json == "-" && command.links_file == "-") {
-    return bad_input("--json and --links cannot both be standard output; name a file for one");
-  }
   auto json = JsonOutput::open(o.json);
   if (!json) return std::move(json).error();
-  auto file = JsonOutput::open(command.links_file);
+  auto file = JsonOutput::open(command.links_file, "--links");
   if (!file) return std::move(file).error();
+  if (json->human() == nullptr && file->human() == nullptr) {
+    return bad_input("--json and --links cannot both be standard output; name a file for one");
+  }
+  for (auto* output : {&*json, &*file}) {
+    if (auto ok = output->drop_old(); !ok) return ok;
+  }
   LaunchSpec spec;
   spec.workers = command.workers;
   spec.timeout = timeout_of(o);
   spec.child_arguments = {"probe-worker",       "--transport", o.transport,          "--timeout",
                           text_of(o.timeout_s), "--mtu",       std::to_string(o.mtu)};
-  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   auto outcome = launch(spec);
   if (!outcome) return std::move(outcome).error();
   const auto found = outcome->results.find("0/links");
-  if (outcome->exit_status != 0 || found == outcome->results.end()) {
-    return failed(outcome->child_errors.empty() ? "the probe gave no result"
-                                                : outcome->child_errors.front());
-  }
+  if (outcome->exit_status != 0) return error_of(*outcome);
+  if (found == outcome->results.end()) return failed("rank 0 published no result of the probe");
   const std::string text(reinterpret_cast<const char*>(found->second.data()), found->second.size());
   auto links = nlohmann::ordered_json::parse(text);
   if (json->human() != nullptr && file->human() != nullptr) print_table(links, o.transport);

@@ -26,10 +26,7 @@ LaunchSpec launch_spec(const RunCommand& command, Progress& progress) {
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "worker");
   spec.child_arguments.emplace_back("--launched");
-  for (Rank rank = 0; rank < command.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&progress](std::string_view, std::span<const std::byte> value) {
     WireReader in(value);
     if (const auto done = in.get<std::uint32_t>()) progress.update(*done, "rounds");
@@ -43,14 +40,7 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
   if (!outcome) return std::move(outcome).error();
   if (outcome->exit_status == 0) progress.update(command.options.rounds, "rounds");
   progress.finish();
-  if (outcome->exit_status != 0) {
-    const std::string why =
-        outcome->child_errors.empty() ? "no rank finished" : outcome->child_errors.front();
-    return Error{outcome->exit_status == 2   ? ErrorKind::bad_input
-                 : outcome->exit_status == 3 ? ErrorKind::unavailable
-                                             : ErrorKind::failed,
-                 why};
-  }
+  if (outcome->exit_status != 0) return error_of(*outcome);
   for (const auto& line : outcome->child_errors) print_notice(line);
   std::map<Rank, RankResult> results;
   for (Rank rank = 0; rank < command.workers; ++rank) {
@@ -65,13 +55,15 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
 
 Result<void> run(const RunCommand& command) {
   const RunOptions& options = command.options;
-  if (auto ok = check_run_options(options, command.workers); !ok) return ok;
+  if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
+  if (auto ok = check_transport_name(options, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();
   const auto policy = parse_policy(options.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) print_notice(notice);
+  if (auto ok = json->drop_old(); !ok) return ok;
   Result<nlohmann::ordered_json> document = nlohmann::ordered_json();
   if (options.transport == "sim") {
     auto results = run_simulated(options, command.workers);

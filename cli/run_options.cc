@@ -1,10 +1,13 @@
 #include "cli/run_options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <new>
 
+#include "hwconf/machine.h"
 #include "probes/links_json.h"
 #include "sync/program.h"
 #include "train/parameter_set.h"
@@ -109,9 +112,10 @@ Result<std::uint64_t> parameter_count(const RunOptions& o) {
     if (header->elements() == 0) return bad_input(o.params_file + ": holds no element");
     return header->elements();
   }
-  if (o.params_bytes == 0 || o.params_bytes % 4 != 0 || o.params_bytes / 4 > kElementsMax) {
+  // A negative number arrives here as one beyond what 63 bits hold.
+  if (o.params_bytes == 0 || o.params_bytes % 4 != 0 || o.params_bytes >> 63U != 0) {
     return bad_input("--params-bytes: " + std::to_string(o.params_bytes) +
-                     " is not a positive multiple of 4 (float32) up to 4 TiB");
+                     " is not a positive multiple of 4 (float32)");
   }
   return o.params_bytes / 4;
 }
@@ -126,9 +130,14 @@ Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank ra
   }
   auto count = parameter_count(options);
   if (!count) return std::move(count).error();
-  std::vector<float> out(*count);
-  fill_parameters(out, rank, seed->value_or(0));
-  return out;
+  try {
+    std::vector<float> out(*count);
+    fill_parameters(out, rank, seed->value_or(0));
+    return out;
+  } catch (const std::bad_alloc&) {
+    return unavailable("no memory for parameters of " + std::to_string(*count * sizeof(float)) +
+                       " bytes; use fewer ranks or a smaller set, or raise the limit (ulimit -v)");
+  }
 }
 
 Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint32_t world) {
@@ -141,6 +150,23 @@ Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint
     table.rx_kbps.push_back(link.receive.available_kbps);
   }
   return std::optional(std::move(table));
+}
+
+Result<void> check_transport_name(const RunOptions& options,
+                                  const std::vector<std::string>& interfaces, SimAllowed sim) {
+  const std::string& name = options.transport;
+  auto names = transport_names();
+  if (sim == SimAllowed::yes) names.emplace_back("sim");
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    std::string allowed;
+    for (const auto& known : names) allowed += (allowed.empty() ? "" : ", ") + known;
+    return bad_input("--transport: `" + name + "` is not known; allowed are " + allowed);
+  }
+  if (!interfaces.empty() && (name == "shm" || name == "sim")) {
+    return bad_input("--interface: " + interfaces.front() + " cannot be used, transport " + name +
+                     " passes through no interface; leave it out or choose another transport");
+  }
+  return {};
 }
 
 Result<void> check_transport(const RunOptions& options,
@@ -173,9 +199,28 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
   if (program) return {};
   return bad_input(options.links_file + ": " + program.error().message);
 }
+
+/// A set beyond all memory would end in the kernel killing whatever it likes. What is free at this
+/// moment says little and is not asked.
+Result<void> check_size(const RunOptions& o, std::uint32_t local) {
+  const auto count = parameter_count(o);
+  if (!count) return count.error();
+  const std::uint64_t copies = o.deterministic ? 3 : 2;  // With the accumulator.
+  const Memory memory = describe_memory();
+  const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
+  if (memory.total_bytes != 0 && *count > held / sizeof(float) / copies / local) {
+    return unavailable("not enough memory: " + std::to_string(local) + " ranks here hold " +
+                       std::to_string(copies) + " times " + std::to_string(*count * sizeof(float)) +
+                       " bytes each (parameters and accumulator), this machine has " +
+                       size_text(held) + "; use fewer workers or a smaller set");
+  }
+  if (*count <= kElementsMax) return {};
+  return bad_input(std::to_string(*count) + " parameters are more than " +
+                   std::to_string(kElementsMax) + ", what one stream of frames can number");
+}
 }  // namespace
 
-Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
+Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
   if (world == 0 || world > kWorkersMax) {
     return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
                      std::to_string(kWorkersMax));
@@ -193,7 +238,7 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world) {
   if (auto policy = parse_policy(o.policy); !policy) return std::move(policy).error();
   if (auto ok = check_policy(*parse_policy(o.policy), world); !ok) return ok;
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
-  if (auto count = parameter_count(o); !count) return std::move(count).error();
+  if (auto size = check_size(o, local); !size) return size;
   if (auto plan = check_plan(o, world); !plan) return plan;
   if (o.dump_folder.empty()) return {};
   std::error_code error;

@@ -36,9 +36,15 @@ std::string text_of(double value);
 void add_run_options(CLI::App& command, RunOptions& options);
 /// The options as arguments of a child `worker`, without --json.
 std::vector<std::string> as_arguments(const RunOptions& options);
-/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks.
-Result<void> check_run_options(const RunOptions& options, std::uint32_t world);
+/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks,
+/// and that this machine's memory could hold `local` of them.
+Result<void> check_run_options(const RunOptions& options, std::uint32_t world, std::uint32_t local);
 
+/// The simulator is no transport between processes: only `run` offers it.
+enum class SimAllowed : bool { no, yes };
+/// Checks the name of the transport, and that it uses the interfaces if any are named.
+Result<void> check_transport_name(const RunOptions& options,
+                                  const std::vector<std::string>& interfaces, SimAllowed sim);
 /// Checks that this machine has the transport on each of the interfaces (none named: the default).
 Result<void> check_transport(const RunOptions& options, const std::vector<std::string>& interfaces);
 

@@ -1,10 +1,7 @@
 #include "cli/train.h"
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -40,22 +37,11 @@ LaunchSpec launch_spec(const TrainCommand& command, Progress& progress, LiveCurv
   spec.timeout = timeout_of(command.options.job);
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "train-worker");
-  for (Rank rank = 0; rank < spec.workers && !command.interfaces.empty(); ++rank) {
-    spec.rank_arguments.push_back(
-        {"--interface", command.interfaces[rank % command.interfaces.size()]});
-  }
+  spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&](std::string_view key, std::span<const std::byte> value) {
     if (const auto point = curve.take(key, value)) progress.update(point->epoch, text_of(*point));
   };
   return spec;
-}
-
-Error launch_error(const LaunchOutcome& outcome) {
-  const std::string why =
-      outcome.child_errors.empty() ? "no rank finished" : outcome.child_errors.front();
-  if (outcome.exit_status == 2) return bad_input(why);
-  if (outcome.exit_status == 3) return unavailable(why);
-  return failed(why);
 }
 
 Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask& task,
@@ -66,7 +52,7 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
   if (!outcome) return std::move(outcome).error();
   if (outcome->exit_status != 0) {
     progress.finish();
-    return launch_error(*outcome);
+    return error_of(*outcome);
   }
   auto result = assemble(task, outcome->results, outcome->failed_ranks);
   if (result) progress.update(task.options().epochs, text_of(result->final_workers()));
@@ -75,31 +61,33 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
   return result;
 }
 
-/// Before anything is started; the old content of the file stays.
-Result<void> check_plot_file(const std::string& path) {
-  if (path.empty() || std::ofstream(path, std::ios::app)) return {};
-  return bad_input("--plot " + path + ": cannot open for writing: " + std::strerror(errno) +
-                   "; name a file in an existing folder");
-}
-
 Result<void> train(TrainCommand& command) {
   auto task = make_task(command.options);
   if (!task) return std::move(task).error();
-  auto json = JsonOutput::open(command.options.job.json);
+  const RunOptions& job = command.options.job;
+  if (auto ok = check_transport_name(job, command.interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
+  auto json = JsonOutput::open(job.json);
   if (!json) return std::move(json).error();
-  if (auto ok = check_plot_file(command.plot_file); !ok) return ok;
+  auto plot = OutputFile::open("--plot", command.plot_file);
+  if (!plot) return std::move(plot).error();
+  if (json->human() == nullptr && plot->is_standard_output()) {
+    return bad_input("--json and --plot cannot both be standard output; name a file for one");
+  }
   const auto policy = parse_policy(command.options.job.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) {
     print_notice(notice);
   }
-  auto result = train_processes(command, *task, json->human());
+  if (auto ok = json->drop_old(); !ok) return ok;
+  if (auto ok = plot->drop_old(); !ok) return ok;
+  std::FILE* const human = plot->is_standard_output() ? nullptr : json->human();
+  auto result = train_processes(command, *task, human);
   if (!result) return std::move(result).error();
-  if (json->human() != nullptr) std::fprintf(json->human(), "\n%s", to_table(*result).c_str());
+  if (human != nullptr) std::fprintf(human, "\n%s", to_table(*result).c_str());
   if (auto ok = json->write(to_json(*result)); !ok) return ok;
-  if (!command.plot_file.empty()) {
-    auto written = write_text_file(command.plot_file, training_chart(*result));
-    if (!written) return failed("--plot " + written.error().message);
+  if (plot->wanted()) {
+    if (auto ok = plot->write(training_chart(*result)); !ok) return ok;
   }
   if (!result->verified) return failed("what the workers merged could not be verified");
   return {};

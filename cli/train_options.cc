@@ -125,7 +125,8 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
   // What is left is a `run` of so many rounds on so many bytes.
   options.job.rounds = options.training.epochs * task->rounds_per_epoch();
   options.job.params_bytes = task->shape().parameters() * sizeof(float);
-  if (auto ok = check_run_options(options.job, options.training.workers); !ok) {
+  if (auto ok = check_run_options(options.job, options.training.workers, options.training.workers);
+      !ok) {
     return std::move(ok).error();
   }
   return task;

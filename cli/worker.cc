@@ -51,9 +51,13 @@ Result<void> run_worker(const WorkerCommand& command) {
                      std::to_string(place.world));
   }
   if (command.options.transport == "sim") {
-    return bad_input("--transport: sim runs in one process; use `selmcast run --transport sim`");
+    return bad_input(
+        "--transport: sim runs in one process; use auto, shm or uring, or `selmcast run`");
   }
-  if (auto ok = check_run_options(command.options, place.world); !ok) return ok;
+  std::vector<std::string> interfaces;
+  if (!place.interface.empty()) interfaces.push_back(place.interface);
+  if (auto ok = check_transport_name(command.options, interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = check_run_options(command.options, place.world, 1); !ok) return ok;
   auto address = parse_store_address(place.rendezvous);
   if (!address) return std::move(address).error();
   if (address->kind == StoreAddress::Kind::tcp && address->port == 0) {
@@ -66,6 +70,7 @@ Result<void> run_worker(const WorkerCommand& command) {
     auto started = StoreServer::start(*address, place.world);
     if (!started) return std::move(started).error();
     server = std::move(started).value();
+    if (auto ok = json->drop_old(); !ok) return ok;
   }
   auto result = run_rank(command.options, place);
   if (server != nullptr && result) {
@@ -94,6 +99,7 @@ void add_worker_command(CLI::App& app, int& exit_status) {
   sub->add_option("--interface", command->place.interface, "Network interface to use");
   sub->add_flag("--launched", command->launched, "The starter hosts the rendezvous")->group("");
   add_run_options(*sub, command->options);
+  sub->get_option("--transport")->description("auto, shm or uring");
   sub->footer(
       "Example, on two hosts:\n"
       "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"

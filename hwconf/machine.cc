@@ -38,7 +38,8 @@ std::string interface_facts(const NetworkInterface& interface) {
 
 Memory describe_memory() {
   const std::string meminfo = read_system_file("/proc/meminfo").value_or("");
-  return {meminfo_bytes(meminfo, "MemTotal"), meminfo_bytes(meminfo, "MemAvailable")};
+  return {meminfo_bytes(meminfo, "MemTotal"), meminfo_bytes(meminfo, "MemAvailable"),
+          meminfo_bytes(meminfo, "SwapTotal")};
 }
 
 Limits describe_limits() {

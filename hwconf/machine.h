@@ -30,7 +30,8 @@ struct Processor {
 struct Memory {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes =
-      0;  ///< What can be had without swapping, by the kernel's estimate.
+      0;                         ///< What can be had without swapping, by the kernel's estimate.
+  std::uint64_t swap_bytes = 0;  ///< Total.
 };
 
 struct NetworkInterface {

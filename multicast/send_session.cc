@@ -198,7 +198,8 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
     const FrameRun frames{epoch_,     round_,     0,     frame_flag::kRepair,
                           run->first, run->count, data_, region_};
-    port_.send_frames(to, settings_.shape, frames);
+    // Cannot be refused: a slot is free, and nothing else lets it say no.
+    static_cast<void>(port_.send_frames(to, settings_.shape, frames));
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair = std::max(lane.next_repair, now - kCatchUp) + wire_time(run->count) * share;
     sent += run->count;

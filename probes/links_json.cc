@@ -1,7 +1,6 @@
 #include "probes/links_json.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -168,26 +167,6 @@ std::string links_json(std::span<const LinkEstimate> links) {
                                   {"repeats", link.repeats}});
   }
   return document.dump(1) + "\n";
-}
-
-Result<void> write_links(const std::string& path, std::span<const LinkEstimate> links) {
-  const std::string partial = path + ".partial";
-  errno = 0;
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  if (!out) return os_error(partial, "create");
-  out << links_json(links);
-  out.close();
-  if (!out) {
-    const Error error = os_error(partial, "write");
-    std::remove(partial.c_str());
-    return error;
-  }
-  if (std::rename(partial.c_str(), path.c_str()) != 0) {
-    const Error error = os_error(path, "replace");
-    std::remove(partial.c_str());
-    return error;
-  }
-  return {};
 }
 
 }  // namespace selmcast

@@ -28,7 +28,5 @@ Result<std::vector<LinkEstimate>> read_links(const std::string& path, std::uint3
 
 /// The document for these estimates (one per rank, in order), with detail, and a final newline.
 std::string links_json(std::span<const LinkEstimate> links);
-/// Writes it; the file is complete or absent, never half-written.
-Result<void> write_links(const std::string& path, std::span<const LinkEstimate> links);
 
 }  // namespace selmcast

@@ -33,7 +33,8 @@ void ControlThread::loop() {
       engine_.fail(failed("rank " + std::to_string(store_->rank()) +
                           " lost the job's store: " + updated.error().message));
     } else if (!engine_.failed()) {
-      if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(std::move(ok).error());
+      // The job has started: what it meets from here on is a failure, not bad input.
+      if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(failed(ok.error().message));
     }
     {
       const std::lock_guard lock(mutex_);
@@ -49,7 +50,7 @@ void ControlThread::loop() {
 void ControlThread::run_task() {
   if (!task_ || outcome_) return;
   if (engine_.failed()) {
-    outcome_ = Result<void>(failed(engine_.error_text()));
+    outcome_ = Result<void>(engine_.error());
   } else {
     outcome_ = task_(*store_, agent_);
   }
@@ -58,7 +59,7 @@ void ControlThread::run_task() {
 
 Result<void> ControlThread::run_until(Task task, Duration timeout, std::string what) {
   std::unique_lock lock(mutex_);
-  if (engine_.failed()) return failed(engine_.error_text());
+  if (engine_.failed()) return engine_.error();
   task_ = std::move(task);
   outcome_.reset();
   const bool done = changed_.wait_for(lock, timeout, [this] { return outcome_.has_value(); });

@@ -2,6 +2,7 @@
 #include "sync/engine.h"
 
 #include <algorithm>
+#include <new>
 
 #include "sync/parker.h"
 
@@ -50,7 +51,14 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   if (!region) return std::move(region).error();
   parameters_region_ = std::move(region).value();
   parameters_ = parameters;
-  accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic);
+  try {
+    accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic);
+  } catch (const std::bad_alloc&) {
+    const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1);
+    return unavailable("no memory for an accumulator of " + std::to_string(bytes) +
+                       " bytes beside the parameters; use fewer ranks on this host or a smaller " +
+                       "set, or raise the limit (ulimit -v)");
+  }
   return {};
 }
 
@@ -125,8 +133,8 @@ void Engine::fail(Error error) {
   transport_.wake();
 }
 
-std::string Engine::error_text() const {
-  return failed() ? error_.message : std::string();
+Error Engine::error() const {
+  return failed() ? error_ : Error();
 }
 
 // --- driver: mail and epochs ---------------------------------------------------------------------
@@ -165,8 +173,13 @@ void Engine::drop_everywhere(Rank rank) noexcept {
 
 void Engine::accept_offer() noexcept {
   std::unique_ptr<EpochState> epoch(offered_.exchange(nullptr, std::memory_order_acq_rel));
-  auto prepared = prepare(*epoch);
-  if (!prepared) return fail(std::move(prepared).error());
+  try {
+    auto prepared = prepare(*epoch);
+    if (!prepared) return fail(std::move(prepared).error());
+  } catch (const std::bad_alloc&) {
+    return fail(unavailable("no memory for the bookkeeping of " + std::to_string(shape_.bytes) +
+                            " bytes of parameters; use fewer ranks on this host"));
+  }
   pending_ = std::move(epoch);
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);

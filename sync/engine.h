@@ -84,7 +84,7 @@ class Engine {
   /// Ends the engine: wait() returns the error from now on.
   void fail(Error error);
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  std::string error_text() const;
+  Error error() const;
 
   // [driver]
   /// Does what can be done now and returns how much that was (0 = idle).

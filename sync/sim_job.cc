@@ -104,7 +104,7 @@ Result<void> SimJob::State::set_up() {
 
 void SimJob::State::collect(Node& node) {
   if (node.engine->failed()) {
-    node.error = node.engine->error_text();
+    node.error = node.engine->error().message;
     return;
   }
   if (node.engine->rounds_closed() == node.closed) return;

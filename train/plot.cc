@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <string_view>
 
 #include "base/check.h"
@@ -253,14 +250,6 @@ std::string training_chart(const TrainResult& result) {
                             std::to_string(result.options.workers) + " workers";
   return svg_chart({training_panel(result, Axis::rounds), training_panel(result, Axis::seconds)},
                    title);
-}
-
-Result<void> write_text_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return {};
-  return failed(path + ": cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace selmcast

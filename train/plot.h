@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "train/train_result.h"
 
 namespace selmcast {
@@ -37,8 +36,5 @@ std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& t
 
 /// Accuracy against rounds and against time, beside the single process and workers that never talk.
 std::string training_chart(const TrainResult& result);
-
-/// Errors: failed, naming the file.
-Result<void> write_text_file(const std::string& path, const std::string& text);
 
 }  // namespace selmcast

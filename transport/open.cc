@@ -26,13 +26,13 @@ constexpr Backend kBackends[] = {
 /// `auto` is the one that works across hosts.
 constexpr const char* kAuto = "uring";
 
-std::string known_names() {
-  std::string out = "auto";
-  for (const Backend& backend : kBackends) out += std::string(", ") + backend.name;
+}  // namespace
+
+std::vector<std::string> transport_names() {
+  std::vector<std::string> out{"auto"};
+  for (const Backend& backend : kBackends) out.emplace_back(backend.name);
   return out;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
                                                   const TransportConfig& config) {
@@ -40,7 +40,9 @@ Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
   for (const Backend& backend : kBackends) {
     if (wanted == backend.name) return backend.open(config);
   }
-  return bad_input("transport '" + name + "' is not known; allowed are " + known_names());
+  std::string allowed;
+  for (const auto& known : transport_names()) allowed += (allowed.empty() ? "" : ", ") + known;
+  return bad_input("transport '" + name + "' is not known; allowed are " + allowed);
 }
 
 std::vector<BackendState> backend_states() {

@@ -32,6 +32,9 @@ struct BackendState {
 Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
                                                   const TransportConfig& config);
 
+/// What open_transport() takes, `auto` first.
+std::vector<std::string> transport_names();
+
 /// Every backend that this build knows of, with whether it opens here and why not.
 std::vector<BackendState> backend_states();
 

@@ -155,7 +155,8 @@ struct Completion {
   enum class Kind : std::uint8_t {
     send,     ///< The request's memory may be reused; `user` is the request's.
     receive,  ///< One or more frames of equal size arrived back to back in `data`.
-    lost,     ///< A connected peer is known to be gone; `user` is its EndpointId.
+    lost,     ///< A connected peer vanished, told once; `user` is its EndpointId. A peer that
+              ///< closed its endpoint or its transport in good order is not reported.
   };
   Kind kind = Kind::send;
   Status status = Status::ok;
@@ -187,6 +188,8 @@ class Transport {
   virtual PeerAddress address() const = 0;
   /// Makes `memory` sendable. The memory stays the caller's and must outlive the Region.
   virtual Result<Region> register_memory(std::span<const std::byte> memory) = 0;
+  /// At most one endpoint per peer at a time; a backend may refuse a second. It can be closed and
+  /// made again.
   virtual Result<Endpoint> connect(const PeerAddress& peer) = 0;
   /// As `receiver`, frames of the group arrive until the membership is destroyed; posting to the
   /// group is allowed in both modes. A sender that is also a receiver of its group may or may not

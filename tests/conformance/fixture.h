@@ -123,6 +123,8 @@ class Conformance : public testing::TestWithParam<Backend> {
   void pump_quietly(Duration time = kQuiet);
   void give_back(std::size_t rank, const Completion& completion);
   void kill_mortal() { harness_->kill_mortal(); }
+  /// The rank (not 0) gives back what it holds and closes.
+  void close(std::size_t rank);
 
   std::vector<Peer> peers;
 

@@ -44,6 +44,14 @@ void Conformance::TearDown() {
   harness_.reset();
 }
 
+void Conformance::close(std::size_t rank) {
+  peers[rank].endpoints.clear();
+  peers[rank].region.reset();
+  peers[rank] = Peer();
+  elsewhere_[rank] = true;
+  harness_->close(rank);
+}
+
 void Conformance::give_back(std::size_t rank, const Completion& completion) {
   const ReceiveRequest back{completion.token};
   const PostOutcome outcome = at(rank).post_receives({&back, 1});

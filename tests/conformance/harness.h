@@ -34,6 +34,8 @@ class Harness {
   virtual PeerAddress address(std::size_t rank) = 0;
   /// Lets `time` pass, virtual or real.
   virtual void pass(Duration time) = 0;
+  /// Closes the transport of a rank in good order; at() must not name it any more.
+  virtual void close(std::size_t rank) = 0;
   /// The mortal rank vanishes without a word.
   virtual void kill_mortal() = 0;
 };

@@ -107,6 +107,7 @@ class HostHarness final : public Harness {
     return ranks[rank] != nullptr ? ranks[rank]->address() : mortal->address();
   }
   void pass(Duration time) override { std::this_thread::sleep_for(time); }
+  void close(std::size_t rank) override { ranks[rank].reset(); }
   void kill_mortal() override { mortal->kill(); }
 
   std::unique_ptr<MortalProcess> mortal;

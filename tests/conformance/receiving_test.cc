@@ -196,6 +196,19 @@ TEST_P(Conformance, ForeignAddressesAreRefused) {
   }
 }
 
+TEST_P(Conformance, AnOrderlyCloseIsNoLoss) {
+  SELMCAST_OPEN_OR_SKIP(3);
+  send(0, to(0, 1), {0, 1, 0});
+  ASSERT_TRUE(pump([&] { return peers[0].sends.size() == 1; }));
+  peers[2].endpoints[0].reset();
+  close(1);
+  send(0, to(0, 1), {0, 1, 1});
+  ASSERT_TRUE(pump([&] { return peers[0].sends.size() == 2; }));
+  pump_quietly();
+  EXPECT_TRUE(peers[0].lost.empty());
+  EXPECT_TRUE(peers[2].lost.empty());
+}
+
 TEST_P(Conformance, DeathOfAPeerIsNoticed) {
   if (!GetParam().notices_death) GTEST_SKIP() << "this backend does not watch its peers";
   SELMCAST_OPEN_OR_SKIP(3, Mortal{1, true});

@@ -29,6 +29,7 @@ class SimHarness final : public Harness {
     net_.advance_to(net_.clock().now() + time);
     if (mortal_ && mortal_->polls) poll_mortal();
   }
+  void close(std::size_t rank) override { ranks_[rank].reset(); }
   void kill_mortal() override { net_.crash(static_cast<Rank>(mortal_->rank), 1ms); }
 
  private:

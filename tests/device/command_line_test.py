@@ -32,6 +32,10 @@ class Usage(unittest.TestCase):
     def test_no_command(self):
         self.refuse([], "doctor", "policies", "--help")
 
+    def test_commands_for_our_own_use_are_not_offered(self):
+        for arguments in ([], ["docter"]):
+            self.assertNotRegex(selmcast(*arguments).stderr, r"(probe|train)-worker")
+
     def test_unknown_command(self):
         self.refuse(["docter"], "docter", "doctor")
 
@@ -118,6 +122,20 @@ class Output(unittest.TestCase):
             done = selmcast("doctor", "--json", "-", stdout=full)
         self.assertEqual(done.returncode, 1)
         self.assertIn("No space left", done.stderr)
+
+    def test_names_of_standard_output_are_the_document_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out"
+            with open(path, "w") as out:
+                done = selmcast("doctor", "--json", "/dev/stdout", stdout=out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(path.read_text())["schema"], 1)
+        done = selmcast("doctor", "--json", "/dev/stdout")
+        self.assertEqual(json.loads(done.stdout)["schema"], 1)
+        self.assertTrue(os.path.exists("/dev/stdout"))
+        done = selmcast("doctor", "--json", "/dev/full")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--json /dev/full", done.stderr)
 
     def test_reader_that_went_away_is_a_failure_with_words(self):
         reader, writer = os.pipe()

@@ -5,6 +5,7 @@ nothing left running."""
 import json
 import os
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
@@ -114,9 +115,26 @@ class BadInput(unittest.TestCase):
                 self.refuse(self.run_with("--params", path), "x.safetensors")
 
     def test_transport_and_interface(self):
-        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "uring")
+        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "auto, shm, uring, sim")
+        worker = self.worker(0, 1, f"file:{self.folder}/store")[1:-2]
+        for command in (["probe"], ["train"], worker):
+            with self.subTest(command=command[0]):
+                self.refuse([*command, "--transport", "sim"], "sim", "auto", "shm", "uring")
+                self.refuse([*command, "--transport", "tcp"], "tcp", "auto, shm, uring")
+                self.assertNotIn("sim", selmcast(*command, "--transport", "tcp").stderr)
         self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
         self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")
+
+    def test_interface_that_would_do_nothing(self):
+        for transport, command in (("shm", self.run_with(*BYTES)), ("sim", self.run_with(*BYTES)),
+                                   ("shm", ["probe"]), ("shm", ["train"]),
+                                   ("shm", self.worker(0, 1, f"file:{self.folder}/x")[1:-2])):
+            with self.subTest(command=command[0], transport=transport):
+                command = [*command, "--transport", transport]
+                self.refuse([*command, "--interface", "lo"], "--interface", "lo", transport)
+        done = selmcast("run", "--workers", "2", *BYTES, "--policy", "select=all", "--rounds", "1",
+                        "--transport", "auto", "--interface", "lo")
+        self.assertIn(done.returncode, (0, 3), done.stderr)
 
     def test_probe(self):
         self.refuse(["probe", "--json", "-", "--links", "-"], "--json", "--links")
@@ -188,6 +206,81 @@ class BadInput(unittest.TestCase):
         self.assertIn("2", ends[1][1])
         self.assertEqual(ends[0][0], 1, ends)
         self.assertIn("rank 1", ends[0][1])
+
+    def test_a_failed_job_leaves_no_old_result(self):
+        """A dump that cannot be written fails the job at its end; bad input starts nothing."""
+        result = pathlib.Path(self.file("result.json", "{}"))
+        (self.folder / "rank-0.f32.partial").mkdir()
+        dump = ["--dump", str(self.folder), "--policy", "select=all"]
+        run = ["run", "--workers", "1", *BYTES, "--transport", "shm", *dump,
+               "--json", str(result)]
+        worker = self.worker(0, 1, f"file:{self.folder}/store", *dump, "--json", str(result))[1:]
+        for job in (run, worker):
+            with self.subTest(job[0]):
+                result.write_text("{}")
+                done = selmcast(*job, "--rounds", "0")
+                self.assertEqual((done.returncode, result.read_text()), (2, "{}"), done.stderr)
+                done = selmcast(*job)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("--dump", done.stderr)
+                self.assertEqual(list(self.folder.glob("result.json*")), [])
+        (self.folder / "rank-0.f32.partial").rmdir()
+        self.assertEqual(selmcast(*run).returncode, 0)
+        self.assertEqual(json.loads(result.read_text())["schema"], 1)
+
+    def test_more_than_the_memory(self):
+        """The whole machine's, refused before anything starts; then that which a limit leaves."""
+        name = ["--dump", str(self.folder / "dump")]
+        huge = ["--params-bytes", "10000000000000", *name]
+        self.refuse(["run", "--workers", "8", *huge], "10000000000000 bytes", "8 ranks", status=3)
+        self.refuse(["run", "--workers", "8", "--transport", "sim", *huge], "8 ranks", status=3)
+        for size in (2_000_000_000, 600_000_000):  # No parameters; no accumulator beside them.
+            for start in (["run", "--workers", "1"],
+                          ["worker", "--rank", "0", "--world", "1", "--rendezvous",
+                           f"file:{self.folder}/store"]):
+                with self.subTest(size=size, start=start[0]):
+                    done = subprocess.run(
+                        [PROGRAM, *start, "--policy", "select=all", "--transport", "shm",
+                         "--params-bytes", str(size), *name],
+                        capture_output=True, text=True, timeout=60, check=False,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2))
+                    self.assertEqual(done.returncode, 3, done.stderr)
+                    last = done.stderr.splitlines()[-1]
+                    self.assertTrue(last.startswith("selmcast: "), last)
+                    self.assertIn(f"{size} bytes", last)
+        left = subprocess.run(["pgrep", "-f", name[1]], stdout=subprocess.PIPE, check=False).stdout
+        self.assertEqual(left, b"")
+
+    def test_rank_0_that_fails_by_itself(self):
+        """It says why. The other one may have been done a moment before the store went."""
+        (self.folder / "rank-0.f32.partial").mkdir()
+        address = f"file:{self.folder}/store"
+        job = ["--policy", "select=all", "--dump", str(self.folder)]
+        first, second = self.pair(self.worker(0, 2, address, *job),
+                                  self.worker(1, 2, address, *job))
+        self.assertEqual(first[0], 1, (first, second))
+        self.assertIn("--dump", first[1])
+        self.assertIn("rank-0.f32", first[1])
+        self.assertNotIn("--dump", second[1])
+        if second[0] != 0:
+            self.assertIn("rank 0", second[1])
+
+    def test_the_store_that_went_with_rank_0(self):
+        ranks = []
+        for rank in (0, 1):
+            job = ["--policy", "select=all", "--rounds", "1000000"]
+            command = self.worker(rank, 2, f"file:{self.folder}/store", *job)
+            command[command.index("4000")] = "8000000"
+            ranks.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+        time.sleep(2.0)
+        self.assertEqual([rank.poll() for rank in ranks], [None, None])
+        ranks[0].kill()
+        ranks[0].communicate(timeout=20)
+        _, errors = ranks[1].communicate(timeout=20)
+        self.assertEqual(ranks[1].returncode, 1, errors)
+        for words in ("rank 1", "store", "rank 0", "its own message"):
+            self.assertIn(words, errors.splitlines()[-1])
 
     def test_worker_of_another_version(self):
         """A store that answers in another protocol version."""

@@ -64,6 +64,31 @@ class Interrupted(unittest.TestCase):
                 self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
                 self.assertEqual(kill_test.leftovers(folder), [])
 
+    def test_what_a_killed_launcher_leaves_goes_with_the_next_start(self):
+        with tempfile.TemporaryDirectory(prefix="selmcast-") as folder:
+            job = kill_test.start_job("shm", folder)
+            while len(kill_test.children_of(job.pid)) < kill_test.WORKERS:
+                self.assertIsNone(job.poll())
+                time.sleep(0.005)
+            pids = kill_test.children_of(job.pid)
+            job.kill()
+            job.communicate(timeout=20)
+            deadline = time.monotonic() + 10
+            while any(os.path.exists(f"/proc/{p}") for p in pids.values()):
+                self.assertLess(time.monotonic(), deadline, "ranks outlive their launcher")
+                time.sleep(0.01)
+            left = os.listdir(folder)
+            self.assertEqual(len(left), 1, left)
+            living = kill_test.start_job("shm", folder)
+            while left[0] in os.listdir(folder):
+                self.assertIsNone(living.poll(), "the next launcher left the folder there")
+                time.sleep(0.005)
+            other = kill_test.start_job("shm", folder)  # Must not take the living one's folder.
+            for job in (living, other):
+                _, errors = job.communicate(timeout=120)
+                self.assertEqual(job.returncode, 0, errors)
+            self.assertEqual(kill_test.leftovers(folder), [])
+
 
 if __name__ == "__main__":
     sys.exit(unittest.main(verbosity=2))

@@ -88,8 +88,10 @@ class StoreClient final : public Rendezvous {
 
  private:
   Error gone(const std::string& why) const {
-    return failed("store at " + to_string(at_) + " is gone (" + why +
-                  "); the job cannot agree on anything without it");
+    return failed(
+        "store at " + to_string(at_) + " is gone (" + why +
+        "): the process that hosts it (rank 0, or the launcher) ended or is out of reach; its own "
+        "message says why");
   }
   void break_with(Error error) {
     if (!broken_) broken_ = std::move(error);

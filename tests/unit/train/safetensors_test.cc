@@ -187,7 +187,7 @@ TEST(Safetensors, LoadsAndConverts) {
   ASSERT_EQ(loaded->set.tensors.size(), 3U);
   EXPECT_EQ(loaded->set.tensors[0].name, "f");
   EXPECT_EQ(loaded->set.parameters(), 5U);
-  EXPECT_EQ(read_safetensors_header(file.path())->elements(), 5U);
+  EXPECT_EQ(read_safetensors_header(file.path()).value().elements(), 5U);
 }
 
 TEST(Safetensors, LoadsMoreThanOneBlock) {

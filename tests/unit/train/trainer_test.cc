@@ -79,8 +79,8 @@ TEST(TrainRank, SlowdownChangesTimeOnly) {
   const TrainTask task = digits_task(small_options());
   const auto quick = train(task, everyone(4), {Exchange::parameters, 1.0});
   const auto slow = train(task, everyone(4), {Exchange::parameters, 3.0});
-  EXPECT_EQ(decode_snapshot(quick.at("2/epoch/2"))->parameters,
-            decode_snapshot(slow.at("2/epoch/2"))->parameters);
+  EXPECT_EQ(decode_snapshot(quick.at("2/epoch/2")).value().parameters,
+            decode_snapshot(slow.at("2/epoch/2")).value().parameters);
 }
 
 TEST(Assemble, JudgesEveryEpochAndAddsUpTheAccounts) {
