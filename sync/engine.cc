@@ -25,11 +25,6 @@ Engine::Engine(Transport& transport, const EngineConfig& config)
   report_.given_up.reserve(config.world);
 }
 
-Engine::~Engine() {
-  delete offered_.exchange(nullptr);
-  delete retired_.exchange(nullptr);
-}
-
 Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
   SELMCAST_CHECK(!parameters.empty(), "a parameter set holds at least one element");
   const auto& caps = transport_.capabilities();
@@ -83,29 +78,21 @@ Result<RoundReport> Engine::wait() {
 // --- control -------------------------------------------------------------------------------------
 
 void Engine::offer(std::unique_ptr<EpochState> epoch) {
-  SELMCAST_CHECK(offered_.load(std::memory_order_relaxed) == nullptr, "an offer is open already");
-  accepted_.store(0, std::memory_order_relaxed);
-  activated_.store(0, std::memory_order_relaxed);
-  switched_.store(false, std::memory_order_relaxed);
-  offered_.store(epoch.release(), std::memory_order_release);
+  mailbox_.offer(std::move(epoch));
   transport_.wake();
 }
 
 std::optional<std::uint32_t> Engine::accepted() const noexcept {
-  const std::uint64_t value = accepted_.load(std::memory_order_acquire);
-  if (value == 0) return std::nullopt;
-  return static_cast<std::uint32_t>(value - 1);
+  return mailbox_.accepted();
 }
 
 void Engine::activate(std::uint32_t round) noexcept {
-  activated_.store(std::uint64_t{round} + 1, std::memory_order_release);
+  mailbox_.activate(round);
   transport_.wake();
 }
 
 bool Engine::switched() noexcept {
-  if (!switched_.load(std::memory_order_acquire)) return false;
-  delete retired_.exchange(nullptr, std::memory_order_acq_rel);
-  return true;
+  return mailbox_.switched();
 }
 
 void Engine::mark_lost(Rank rank) noexcept {
@@ -149,13 +136,15 @@ std::size_t Engine::read_mail() noexcept {
     }
     ++done;
   }
-  if (pending_ == nullptr && offered_.load(std::memory_order_acquire) != nullptr) {
-    accept_offer();
-    ++done;
+  if (pending_ == nullptr) {
+    if (auto offer = mailbox_.take()) {
+      accept_offer(std::move(offer));
+      ++done;
+    }
   }
   if (pending_ != nullptr && !running_) {
-    const std::uint64_t activated = activated_.load(std::memory_order_acquire);
-    if (activated != 0 && round_ + 1 >= activated) {
+    const auto first = mailbox_.activated();
+    if (first && round_ >= *first) {
       switch_epoch();
       ++done;
     }
@@ -171,8 +160,7 @@ void Engine::drop_everywhere(Rank rank) noexcept {
   }
 }
 
-void Engine::accept_offer() noexcept {
-  std::unique_ptr<EpochState> epoch(offered_.exchange(nullptr, std::memory_order_acq_rel));
+void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
   try {
     auto prepared = prepare(*epoch);
     if (!prepared) return fail(std::move(prepared).error());
@@ -185,7 +173,7 @@ void Engine::accept_offer() noexcept {
     if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
   }
   const std::uint32_t next = running_ ? round_ + 1 : round_;
-  accepted_.store(std::uint64_t{next} + 1, std::memory_order_release);
+  mailbox_.accept(next);
 }
 
 LaneSpec Engine::unicast_lane(Rank to, bool patch) const {
@@ -250,9 +238,8 @@ void Engine::switch_epoch() noexcept {
     switched_in_ = round_;
   }
   membership_changes_ += static_cast<std::uint32_t>(changes);
-  retired_.store(current_.release(), std::memory_order_release);
-  current_ = std::move(pending_);
-  switched_.store(true, std::memory_order_release);
+  auto replaced = std::exchange(current_, std::move(pending_));
+  mailbox_.retire(std::move(replaced));
 }
 
 void Engine::suspect(Rank rank, const char* why) noexcept {

@@ -16,6 +16,7 @@
 #include "multicast/send_session.h"
 #include "selmcast/worker.h"
 #include "sync/accumulator.h"
+#include "sync/epoch_mailbox.h"
 #include "sync/program.h"
 
 namespace selmcast {
@@ -49,7 +50,6 @@ class Engine {
  public:
   /// `transport` must outlive the engine.
   Engine(Transport& transport, const EngineConfig& config);
-  ~Engine();
 
   // Set-up, by the thread that will drive, before the first progress().
   /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
@@ -101,7 +101,7 @@ class Engine {
 
   // Mailboxes.
   std::size_t read_mail() noexcept;
-  void accept_offer() noexcept;
+  void accept_offer(std::unique_ptr<EpochState> epoch) noexcept;
   Result<void> prepare(EpochState& epoch);
   LaneSpec unicast_lane(Rank to, bool patch) const;
   void switch_epoch() noexcept;
@@ -148,15 +148,8 @@ class Engine {
   std::atomic<std::uint32_t> pushed_{0};
   /// [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed parameters.
   std::atomic<std::uint32_t> closed_{0};
-  /// [control] release in offer() / [driver] acquire: the EpochState pointed to.
-  std::atomic<EpochState*> offered_{nullptr};
-  /// [driver] release when an offer is prepared / [control] acquire: 1 + first round not begun.
-  std::atomic<std::uint64_t> accepted_{0};
-  /// [control] release in activate() / [driver] acquire: 1 + the epoch's first round.
-  std::atomic<std::uint64_t> activated_{0};
-  /// [driver] release after a switch / [control] acquire: the replaced epoch to destroy.
-  std::atomic<EpochState*> retired_{nullptr};
-  std::atomic<bool> switched_{false};  ///< Same pair as retired_, also when nothing was replaced.
+  /// The next epoch's program, on its way between [control] and [driver].
+  EpochMailbox<EpochState> mailbox_;
   /// [control] release in mark_lost() / [driver] acquire: lost_ flags up to this count of changes.
   std::atomic<std::uint32_t> lost_changes_{0};
   std::vector<std::atomic<std::uint8_t>> lost_;  ///< Relaxed; ordered by lost_changes_.

@@ -111,8 +111,8 @@ bool Engine::may_begin() const noexcept {
   if (pending_ == nullptr) return true;
   // An accepted offer holds this rank at the boundary it promised until the commit says where the
   // old epoch ends; before that end, rounds still belong to the old epoch.
-  const std::uint64_t activated = activated_.load(std::memory_order_acquire);
-  return activated != 0 && std::uint64_t{round_} + 1 < activated;
+  const auto first = mailbox_.activated();
+  return first && round_ < *first;
 }
 
 void Engine::begin_round(TimePoint now) noexcept {

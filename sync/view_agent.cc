@@ -212,7 +212,10 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   open_->plan.members = static_cast<std::uint32_t>(p.members.size());
   open_->plan.k = p.period_k;
   open_->plan.group_entries_max = p.group_entries_max;
-  open_->plan.k_rate_share = value_of(p.rate) / value_of(p.rate_without_k);
+  // A member alone needs no rate and may have none.
+  if (p.rate_without_k.num > 0) {
+    open_->plan.k_rate_share = value_of(p.rate) / value_of(p.rate_without_k);
+  }
   open_->plan.joins = history_.change.joins;
   open_->plan.member_joins_max = history_.change.most_joins;
   engine_.offer(std::move(epoch));
