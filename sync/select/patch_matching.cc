@@ -89,15 +89,10 @@ void PatchMatching::solve(const Members& members) {
   ring_ = members.ring;
   self_count_ = static_cast<std::uint32_t>(members.row.size());
   const auto z = self_count_, half = z / 2;
-  const bool all_may = std::all_of(members.may_send.begin(), members.may_send.end(),
-                                   [](std::uint8_t may) { return may != 0; });
-  if (z >= 2 && all_may &&
-      slot_kernels::all_outside(members.row.data(), members.first_row.data(), members.slots.data(),
-                                z, half, ring_)) {
-    slot_kernels::ring_turn(half, z, receiver_of_.data());
-    slot_kernels::ring_turn(z - half, z, sender_of_.data());
-    return;
-  }
+  turned_ = z >= 2 && members.all_may_send &&
+            slot_kernels::all_outside(members.row.data(), members.first_row.data(),
+                                      members.slots.data(), z, half, ring_);
+  if (turned_) return;
   order_senders(members);
   find_arcs(members);
   match_by_ends();

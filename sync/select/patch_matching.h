@@ -28,12 +28,17 @@ class PatchMatching {
     /// One entry per self member, in an order in which row[] ascends cyclically.
     std::span<const std::uint32_t> row, first_row, slots;
     std::span<const std::uint8_t> may_send;
+    bool all_may_send = false;
   };
   void solve(const Members& members);
 
   /// Indices into the arrays of solve(), or kNone.
-  std::uint32_t receiver_of(std::uint32_t sender) const noexcept { return receiver_of_[sender]; }
-  std::uint32_t sender_of(std::uint32_t receiver) const noexcept { return sender_of_[receiver]; }
+  std::uint32_t receiver_of(std::uint32_t sender) const noexcept {
+    return turned_ ? turn(sender, self_count_ / 2) : receiver_of_[sender];
+  }
+  std::uint32_t sender_of(std::uint32_t receiver) const noexcept {
+    return turned_ ? turn(receiver, self_count_ - self_count_ / 2) : sender_of_[receiver];
+  }
 
  private:
   /// The senders that a receiver accepts: `count` positions from `first`, cyclically.
@@ -56,6 +61,9 @@ class PatchMatching {
     std::uint32_t size_ = 0;
   };
 
+  std::uint32_t turn(std::uint32_t index, std::uint32_t by) const noexcept {
+    return index + by < self_count_ ? index + by : index + by - self_count_;
+  }
   void order_senders(const Members& members);
   void find_arcs(const Members& members);
   void match_by_ends();
@@ -73,6 +81,7 @@ class PatchMatching {
   std::vector<std::uint32_t> reached_by_, queue_;
   std::vector<std::uint32_t> unseen_, dead_;  ///< Position -> next one that is unseen / not dead.
   std::uint32_t ring_ = 0, senders_count_ = 0, self_count_ = 0;
+  bool turned_ = false;  ///< Everyone serves who is half the ring away.
   Ends ends_;
 };
 

@@ -40,8 +40,10 @@ bool operator<(const RateFraction& a, const RateFraction& b) noexcept {
 
 RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept {
   if (den == 1) return {num, 1};
-  const auto divisor = std::gcd(num, den);
-  return divisor == 0 ? RateFraction{} : RateFraction{num / divisor, den / divisor};
+  if (den == 0) return {};
+  // The remainder first: denominators are small, and binary steps on large numbers are not free.
+  const auto divisor = std::gcd(num % den, den);
+  return {num / divisor, den / divisor};
 }
 
 WideProduct multiply(std::uint64_t a, std::uint64_t b) noexcept {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sync/select/rate.h"
 
@@ -10,16 +11,33 @@ namespace selmcast {
 using slot_kernels::padded;
 using slot_kernels::Quotient;
 
+namespace {
+
+/// How far the answer may move in both directions before the window is built again, and room for
+/// twice that.
+constexpr double kWindowReach = 160;
+constexpr std::uint32_t kWindowMost = 1024;
+
+bool larger(const Quotient& a, const Quotient& b) noexcept {
+  return a.value > b.value;
+}
+
+}  // namespace
+
 RateSearch::RateSearch(std::uint32_t capacity)
-    : rates_(padded(capacity)), collected_(padded(capacity)) {}
+    : rates_(padded(capacity)), collected_(padded(capacity)) {
+  window_.sorted.resize(kWindowMost);
+}
 
 bool RateSearch::load(std::span<const Kbps> rates) {
   n_ = static_cast<std::uint32_t>(rates.size());
+  window_.size = 0;
   summary_ = slot_kernels::load_rates(rates.data(), rates_.data(), n_);
   return summary_.most < static_cast<double>(kFastRateLimit);
 }
 
 void RateSearch::change(std::uint32_t receiver, Kbps rate) {
+  window_.size = 0;
   const auto before = rates_[receiver];
   const auto after = static_cast<double>(rate);
   rates_[receiver] = after;
@@ -46,8 +64,7 @@ RateFraction RateSearch::pick(std::uint64_t rank, std::uint64_t count) {
   // Correctly rounded division keeps different quotients apart and equal ones equal.
   const auto begin = collected_.begin(), end = begin + static_cast<std::ptrdiff_t>(count);
   const auto nth = begin + static_cast<std::ptrdiff_t>(rank - 1);
-  std::nth_element(begin, nth, end,
-                   [](const Quotient& a, const Quotient& b) { return a.value > b.value; });
+  std::nth_element(begin, nth, end, larger);
   return fraction(*nth);
 }
 
@@ -104,6 +121,56 @@ RateFraction RateSearch::best(std::uint64_t target, std::uint32_t cap) {
       next = bracketed ? far + (near - far) / 2 : 2 * std::max(scale, far);
     }
     scale = next;
+  }
+}
+
+RateFraction RateSearch::best_after(std::uint32_t receiver, Kbps rate, std::uint64_t target,
+                                    std::uint32_t cap) {
+  auto window = std::exchange(window_.size, 0);
+  const auto before = rates_[receiver];
+  change(receiver, rate);
+  window_.size = window_.cap == cap ? window : 0;
+  if (window_.size > 0) update_window(receiver, before, rates_[receiver]);
+  if (!window_.holds(target)) {
+    const auto found = best(target, cap);
+    if (!build_window(target, cap)) return found;
+  }
+  return fraction(window_.sorted[target - window_.far_total - 1]);
+}
+
+bool RateSearch::build_window(std::uint64_t target, std::uint32_t cap) {
+  const auto size = padded(n_);
+  window_.cap = cap;
+  window_.near = last_scale_ + kWindowReach / summary_.sum;
+  window_.far = std::max(0.0, last_scale_ - kWindowReach / summary_.sum);
+  const auto listed = slot_kernels::collect_quotients(
+      rates_.data(), size, window_.near, window_.far, cap, window_.sorted.data(), kWindowMost);
+  window_.far_total = static_cast<std::uint64_t>(listed.total_far);
+  window_.size = listed.count <= kWindowMost ? static_cast<std::uint32_t>(listed.count) : 0;
+  std::sort(window_.sorted.begin(), window_.sorted.begin() + window_.size, larger);
+  return window_.holds(target);
+}
+
+void RateSearch::update_window(std::uint32_t receiver, double before, double after) {
+  const auto slots = [this](double rate, double scale) {
+    return std::min(std::floor(rate * scale), static_cast<double>(window_.cap));
+  };
+  const auto first = window_.sorted.begin();
+  const auto last = std::remove_if(first, first + window_.size,
+                                   [&](const Quotient& q) { return q.receiver == receiver; });
+  window_.size = static_cast<std::uint32_t>(last - first);
+  window_.far_total += static_cast<std::uint64_t>(slots(after, window_.far));
+  window_.far_total -= static_cast<std::uint64_t>(slots(before, window_.far));
+  for (auto k = slots(after, window_.far) + 1; k <= slots(after, window_.near); ++k) {
+    if (window_.size == kWindowMost) {
+      window_.size = 0;
+      return;
+    }
+    const Quotient added{after / k, receiver, static_cast<std::uint32_t>(k)};
+    const auto end = first + window_.size++;
+    const auto at = std::upper_bound(first, end, added, larger);
+    std::copy_backward(at, end, end + 1);
+    *at = added;
   }
 }
 

@@ -36,6 +36,10 @@ class RateSearch {
   /// The highest rate y with sum of min(floor(rate / y), cap) >= target: the target-th largest of
   /// all quotients rate/k, 1 <= k <= cap. Needs 1 <= target <= cap * positive rates.
   RateFraction best(std::uint64_t target, std::uint32_t cap);
+  /// change() and best() in one, in time that hardly depends on n while the rate moves by few
+  /// quotients: those near the last answer are kept sorted.
+  RateFraction best_after(std::uint32_t receiver, Kbps rate, std::uint64_t target,
+                          std::uint32_t cap);
 
   /// min(floor(rate / y), cap) of every receiver into `slots` (padded). Needs y.num below
   /// kFastRateLimit and y > 0.
@@ -43,6 +47,18 @@ class RateSearch {
                                      std::uint32_t* slots) const;
 
  private:
+  /// All quotients between two scales, largest first.
+  struct Window {
+    double near = 0.0, far = 0.0;
+    std::uint64_t far_total = 0;  ///< Slots at `far`: quotients before the first one here.
+    std::uint32_t cap = 0, size = 0;
+    std::vector<slot_kernels::Quotient> sorted;
+    bool holds(std::uint64_t target) const noexcept {
+      return size > 0 && target > far_total && target <= far_total + size;
+    }
+  };
+  bool build_window(std::uint64_t target, std::uint32_t cap);
+  void update_window(std::uint32_t receiver, double before, double after);
   RateFraction fraction(const slot_kernels::Quotient& quotient) const;
   RateFraction pick(std::uint64_t rank, std::uint64_t count);
 
@@ -52,6 +68,7 @@ class RateSearch {
   std::vector<slot_kernels::Quotient> collected_;
   double last_scale_ = 0.0, last_sum_ = 0.0;  ///< 1/y of the last search and its sum of rates.
   std::uint64_t last_target_ = 0;
+  Window window_;
 };
 
 }  // namespace selmcast

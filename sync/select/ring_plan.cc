@@ -65,8 +65,7 @@ RingPlan::RingPlan(std::uint32_t capacity)
       search_(capacity),
       tx_(padded(capacity)),
       slots_(padded(capacity)),
-      first_row_(padded(capacity)),
-      offset_(padded(capacity)) {
+      first_row_(padded(capacity)) {
   SELMCAST_CHECK(capacity >= 2 && capacity <= kMaxMembers, "2 to 65 535 members");
 }
 
@@ -110,21 +109,24 @@ Result<void> RingPlan::replan(std::uint32_t p, std::span<const Kbps> tx_kbps,
     return explain(tx_kbps, rx_kbps);
   }
   least_tx_ = senders.least;
-  return plan_loaded();
+  rate_free_ = unbounded_rate();
+  return plan_at_free_rate();
 }
 
 Result<void> RingPlan::replan_receiver(std::uint32_t receiver, Kbps rx_kbps) {
   SELMCAST_CHECK(fast_ && receiver < n_ && rx_kbps < RateSearch::kFastRateLimit,
                  "a planned member, and rates below 2^32 kbit/s");
-  search_.change(receiver, rx_kbps);
-  if (search_.summary().positive <= p_) {
+  const auto positive =
+      search_.summary().positive - (search_.rates()[receiver] > 0 ? 1 : 0) + (rx_kbps > 0 ? 1 : 0);
+  if (positive <= p_) {
+    search_.change(receiver, rx_kbps);
     return explain(exact_rates(tx_.data(), n_), exact_rates(search_.rates(), n_));
   }
-  return plan_loaded();
+  rate_free_ = search_.best_after(receiver, rx_kbps, std::uint64_t{n_} * p_, n_ - 1);
+  return plan_at_free_rate();
 }
 
-Result<void> RingPlan::plan_loaded() {
-  rate_free_ = unbounded_rate();
+Result<void> RingPlan::plan_at_free_rate() {
   lay_out(0);
   rate_free_ = rate_;
   // A receiver that has rate but no slot is never served, whatever the period of the others.
@@ -204,12 +206,10 @@ void RingPlan::lay_out(std::uint32_t floor) {
   if (equal_slots_) {
     // Equal widths start right behind the receiver's own row, so nobody is ever in its own row.
     slot_kernels::ring_turn(1, n_, first_row_.data());
-    std::fill_n(offset_.begin(), n_, n_ - 1);
     // Behind the last member the vector loops expect numbers below n.
     std::fill_n(first_row_.begin() + n_, padded(n_) - n_, 0U);
-    std::fill_n(offset_.begin() + n_, padded(n_) - n_, 0U);
   } else {
-    slot_kernels::lay_out(slots_.data(), n_, first_row_.data(), offset_.data());
+    slot_kernels::lay_out(slots_.data(), n_, first_row_.data());
   }
 }
 
@@ -226,25 +226,29 @@ std::uint32_t RingPlan::shift_of(std::uint64_t round) const noexcept {
 }
 
 bool RingPlan::in_own_row(std::uint32_t member, std::uint32_t shift) const noexcept {
-  return (offset_[member] + n_ - shift) % n_ < slots_[member];
+  return (member + 2 * n_ - shift - first_row_[member]) % n_ < slots_[member];
 }
 
 std::uint32_t RingPlan::match_patches(std::uint32_t shift, bool everyone, RingWork& work) const {
   const auto z =
-      slot_kernels::self_members(offset_.data(), slots_.data(), n_, shift, work.self_.data());
+      slot_kernels::self_members(first_row_.data(), slots_.data(), n_, shift, work.self_.data());
+  bool all_may = true;
   for (std::uint32_t q = 0; q < z; ++q) {
     const auto h = work.self_[q];
     work.row_[q] = h >= shift ? h - shift : h + n_ - shift;
     work.first_row_[q] = first_row_[h];
     work.slots_[q] = slots_[h];
-    work.may_send_[q] = everyone || tx_[h] >= patch_rate_ ? 1 : 0;
+    const bool may = everyone || tx_[h] >= patch_rate_;
+    work.may_send_[q] = may ? 1 : 0;
+    all_may = all_may && may;
   }
   if (z > 0) {
     work.matching_.solve({n_,
                           {work.row_.data(), z},
                           {work.first_row_.data(), z},
                           {work.slots_.data(), z},
-                          {work.may_send_.data(), z}});
+                          {work.may_send_.data(), z},
+                          all_may});
   }
   return z;
 }

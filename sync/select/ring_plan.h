@@ -107,7 +107,7 @@ class RingPlan {
 
  private:
   Result<void> explain(std::span<const Kbps> tx_kbps, std::span<const Kbps> rx_kbps) const;
-  Result<void> plan_loaded();
+  Result<void> plan_at_free_rate();
   RateFraction unbounded_rate();
   void lay_out(std::uint32_t floor);
   slot_kernels::SlotSummary fill_slots();
@@ -127,7 +127,6 @@ class RingPlan {
   double patch_rate_ = 0.0;  ///< Least transmit rate that carries a patch beside the multicast.
   std::vector<std::uint32_t> slots_;
   std::vector<std::uint32_t> first_row_;  ///< S_j
-  std::vector<std::uint32_t> offset_;     ///< (j - S_j) mod n
 };
 
 }  // namespace selmcast

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -16,10 +17,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Doubles = hn::ScalableTag<double>;
 using Words = hn::ScalableTag<std::uint32_t>;
-/// As many 32-bit numbers as there are doubles in a vector.
-using HalfWords = hn::Rebind<std::uint32_t, Doubles>;
-using HalfInts = hn::Rebind<std::int32_t, Doubles>;
-
 /// min(floor(rate * scale + bias), cap).
 template <class V>
 HWY_INLINE V slots_of(V rates, V scale, V bias, V cap) {
@@ -120,35 +117,67 @@ double TotalSlots(const double* rates, std::uint32_t padded, double scale, doubl
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
 }
 
+#if HWY_TARGET == HWY_SCALAR
 SlotSummary WriteSlots(const double* rates, std::uint32_t n, double scale, double bias, double cap,
                        std::uint32_t* slots) {
-  const Doubles d;
-  const HalfInts ints;
-  const HalfWords words;
-  const auto lanes = static_cast<std::uint32_t>(hn::Lanes(d));
-  const auto s = hn::Set(d, scale), b = hn::Set(d, bias), c = hn::Set(d, cap);
-  const auto none = hn::Set(d, std::numeric_limits<double>::max());
-  auto total = hn::Zero(d), most = hn::Zero(d), busy = hn::Zero(d), positive = none;
-  std::uint32_t at = 0;
-  for (; at < padded(n); at += lanes) {
-    const auto count = slots_of(hn::LoadU(d, rates + at), s, b, c);
-    hn::StoreU(hn::BitCast(words, hn::DemoteTo(ints, count)), words, slots + at);
-    total = hn::Add(total, count);
-    most = hn::Max(most, count);
-    busy = hn::Add(busy, hn::Min(count, hn::Set(d, 1.0)));
-    positive = hn::Min(positive, hn::IfThenElse(hn::Eq(count, hn::Zero(d)), none, count));
-  }
   SlotSummary out;
-  out.total = static_cast<std::uint64_t>(hn::GetLane(hn::SumOfLanes(d, total)));
-  out.most = static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(d, most)));
-  if (out.most > 0) {
-    out.least_positive = static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(d, positive)));
-  }
-  if (hn::GetLane(hn::SumOfLanes(d, busy)) == static_cast<double>(n)) {
-    out.least = out.least_positive;
+  out.least = static_cast<std::uint32_t>(cap);
+  for (std::uint32_t at = 0; at < padded(n); ++at) {
+    const auto count = std::min(std::floor(rates[at] * scale + bias), cap);
+    slots[at] = static_cast<std::uint32_t>(count);
+    if (at >= n) continue;
+    out.total += slots[at];
+    out.least = std::min(out.least, slots[at]);
+    out.most = std::max(out.most, slots[at]);
+    if (slots[at] == 0) continue;
+    out.least_positive =
+        out.least_positive == 0 ? slots[at] : std::min(out.least_positive, slots[at]);
   }
   return out;
 }
+#else
+SlotSummary WriteSlots(const double* rates, std::uint32_t n, double scale, double bias, double cap,
+                       std::uint32_t* slots) {
+  const Doubles d;
+  const Words w;
+  const auto half = static_cast<std::uint32_t>(hn::Lanes(d));
+  const auto s = hn::Set(d, scale), b = hn::Set(d, bias), c = hn::Set(d, cap);
+  // Above 2^52 the low half of a double is the number; converting would take longer.
+  const auto magic = hn::Set(d, 0x1p52);
+  const auto one = hn::Set(w, 1U);
+  const auto slots_from = [&](std::uint32_t at) HWY_ATTR {
+    const auto count = slots_of(hn::LoadU(d, rates + at), s, b, c);
+    return hn::BitCast(w, hn::Add(count, magic));
+  };
+  // Sums fit: n * (n - 1) is below 2^32. One less makes 0 the largest number.
+  auto total = hn::Zero(w), most = hn::Zero(w), least = hn::Set(w, ~0U), one_less = least;
+  const auto whole = n / (2 * half) * (2 * half);
+  for (std::uint32_t at = 0; at < padded(n); at += 2 * half) {
+    const auto count = hn::ConcatEven(w, slots_from(at + half), slots_from(at));
+    hn::StoreU(count, w, slots + at);
+    if (at >= whole) continue;
+    total = hn::Add(total, count);
+    most = hn::Max(most, count);
+    least = hn::Min(least, count);
+    one_less = hn::Min(one_less, hn::Sub(count, one));
+  }
+  HWY_ALIGN std::uint32_t sums[HWY_MAX_BYTES / sizeof(std::uint32_t)];
+  SlotSummary out;
+  hn::StoreU(total, w, sums);
+  for (std::uint32_t lane = 0; lane < 2 * half; ++lane) out.total += sums[lane];
+  out.most = hn::GetLane(hn::MaxOfLanes(w, most));
+  out.least = hn::GetLane(hn::MinOfLanes(w, least));
+  auto positive = hn::GetLane(hn::MinOfLanes(w, one_less));
+  for (auto at = whole; at < n; ++at) {
+    out.total += slots[at];
+    out.most = std::max(out.most, slots[at]);
+    out.least = std::min(out.least, slots[at]);
+    positive = std::min(positive, slots[at] - 1);
+  }
+  out.least_positive = positive + 1;
+  return out;
+}
+#endif
 
 Quotient LeastQuotient(const double* rates, std::uint32_t padded, double scale, double cap) {
   const Doubles d;
@@ -203,13 +232,11 @@ Collected CollectQuotients(const double* rates, std::uint32_t padded, double nea
   return collected;
 }
 
-void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row,
-            std::uint32_t* offset) {
+void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) {
 #if HWY_TARGET == HWY_SCALAR
   std::uint32_t next = 0;
   for (std::uint32_t j = 0; j < padded(n); ++j) {
     first_row[j] = next;
-    offset[j] = std::min(j - next, j - next + n);
     next = std::min(next + slots[j], next + slots[j] - n);
   }
 #else
@@ -218,7 +245,7 @@ void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_ro
   constexpr auto kLanes =
       static_cast<std::uint32_t>(hn::MaxLanes(hn::CappedTag<std::uint32_t, 8>()));
   const auto vn = hn::Set(d, n);
-  auto carry = hn::Zero(d), index = hn::Iota(d, 0);
+  auto carry = hn::Zero(d);
   for (std::uint32_t at = 0; at < padded(n); at += kLanes) {
     const auto count = hn::LoadU(d, slots + at);
     auto sum = plus_mod(count, hn::ShiftLeftLanes<1>(d, count), vn);
@@ -232,36 +259,34 @@ void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_ro
     }
     const auto first = plus_mod(carry, minus_mod(sum, count, vn), vn);
     hn::StoreU(first, d, first_row + at);
-    hn::StoreU(minus_mod(index, first, vn), d, offset + at);
     carry = plus_mod(carry, total, vn);
-    index = hn::Add(index, hn::Set(d, kLanes));
   }
 #endif
 }
 
-/// Indices whose number in `from`, moved back by `shift`, is below their slots. With `kReverse` the
-/// distance is from the number to the shift instead. Masks are gathered into 64-bit words and the
-/// words read bit by bit: Highway 1.0's Compress copies its table to the stack under g++.
-template <bool kReverse>
-HWY_INLINE std::uint32_t IndicesInside(const std::uint32_t* from, const std::uint32_t* slots,
-                                       std::uint32_t n, std::uint32_t shift, std::uint32_t* out) {
+/// Indices j for which distance(j's vector, j's first row) is below j's slots. Masks are gathered
+/// into 64-bit words and the words read bit by bit: Highway 1.0's Compress copies its table to the
+/// stack under g++.
+template <class Distance>
+HWY_INLINE std::uint32_t IndicesInside(const std::uint32_t* first_row, const std::uint32_t* slots,
+                                       std::uint32_t n, std::uint32_t* out,
+                                       const Distance& distance) {
   const Words d;
   const hn::RebindToSigned<Words> s;
   const auto lanes = static_cast<std::uint32_t>(hn::Lanes(d));
-  const auto vn = hn::Set(d, n), vshift = hn::Set(d, shift);
+  auto index = hn::Iota(d, 0);
   std::uint32_t count = 0;
   for (std::uint32_t block = 0; block < padded(n); block += 64) {
     std::uint64_t word = 0;
     for (std::uint32_t at = 0; at < 64; at += lanes) {
-      const auto number = hn::LoadU(d, from + block + at);
-      const auto distance =
-          kReverse ? minus_mod(vshift, number, vn) : minus_mod(number, vshift, vn);
-      const auto inside = below(distance, hn::LoadU(d, slots + block + at));
+      const auto inside = below(distance(index, hn::LoadU(d, first_row + block + at)),
+                                hn::LoadU(d, slots + block + at));
       std::uint8_t bytes[8] = {};
       hn::StoreMaskBits(s, inside, bytes);
       std::uint64_t bits = 0;
       std::memcpy(&bits, bytes, sizeof bits);
       word |= bits << at;
+      index = hn::Add(index, hn::Set(d, lanes));
     }
     for (; word != 0; word &= word - 1) {
       out[count++] = block + static_cast<std::uint32_t>(std::countr_zero(word));
@@ -272,12 +297,19 @@ HWY_INLINE std::uint32_t IndicesInside(const std::uint32_t* from, const std::uin
 
 std::uint32_t RowMembers(const std::uint32_t* first_row, const std::uint32_t* slots,
                          std::uint32_t n, std::uint32_t row, std::uint32_t* out) {
-  return IndicesInside<true>(first_row, slots, n, row, out);
+  const Words d;
+  const auto vn = hn::Set(d, n), vrow = hn::Set(d, row);
+  return IndicesInside(first_row, slots, n, out,
+                       [&](auto, auto first) HWY_ATTR { return minus_mod(vrow, first, vn); });
 }
 
-std::uint32_t SelfMembers(const std::uint32_t* offset, const std::uint32_t* slots, std::uint32_t n,
-                          std::uint32_t shift, std::uint32_t* out) {
-  return IndicesInside<false>(offset, slots, n, shift, out);
+std::uint32_t SelfMembers(const std::uint32_t* first_row, const std::uint32_t* slots,
+                          std::uint32_t n, std::uint32_t shift, std::uint32_t* out) {
+  const Words d;
+  const auto vn = hn::Set(d, n), vshift = hn::Set(d, shift);
+  return IndicesInside(first_row, slots, n, out, [&](auto index, auto first) HWY_ATTR {
+    return minus_mod(minus_mod(index, vshift, vn), first, vn);
+  });
 }
 
 /// all_outside() for `count` members without wrap-around.
@@ -355,17 +387,16 @@ Collected collect_quotients(const double* rates, std::uint32_t padded, double ne
                             double cap, Quotient* out, std::uint32_t capacity) noexcept {
   return HWY_DYNAMIC_DISPATCH(CollectQuotients)(rates, padded, near, far, cap, out, capacity);
 }
-void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row,
-             std::uint32_t* offset) noexcept {
-  HWY_DYNAMIC_DISPATCH(LayOut)(slots, n, first_row, offset);
+void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) noexcept {
+  HWY_DYNAMIC_DISPATCH(LayOut)(slots, n, first_row);
 }
 std::uint32_t row_members(const std::uint32_t* first_row, const std::uint32_t* slots,
                           std::uint32_t n, std::uint32_t row, std::uint32_t* out) noexcept {
   return HWY_DYNAMIC_DISPATCH(RowMembers)(first_row, slots, n, row, out);
 }
-std::uint32_t self_members(const std::uint32_t* offset, const std::uint32_t* slots, std::uint32_t n,
-                           std::uint32_t shift, std::uint32_t* out) noexcept {
-  return HWY_DYNAMIC_DISPATCH(SelfMembers)(offset, slots, n, shift, out);
+std::uint32_t self_members(const std::uint32_t* first_row, const std::uint32_t* slots,
+                           std::uint32_t n, std::uint32_t shift, std::uint32_t* out) noexcept {
+  return HWY_DYNAMIC_DISPATCH(SelfMembers)(first_row, slots, n, shift, out);
 }
 bool all_outside(const std::uint32_t* row, const std::uint32_t* first_row,
                  const std::uint32_t* slots, std::uint32_t count, std::uint32_t turn,

@@ -53,17 +53,16 @@ struct Collected {
 Collected collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
                             double cap, Quotient* out, std::uint32_t capacity) noexcept;
 
-/// first_row[j] = sum of slots before j, mod n; offset[j] = (j - first_row[j]) mod n.
-void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row,
-             std::uint32_t* offset) noexcept;
+/// first_row[j] = sum of slots before j, mod n; also behind the last member.
+void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) noexcept;
 
 /// The indices j < n with (row - first_row[j]) mod n < slots[j], ascending; returns how many.
 /// `out` has room for padded(n) + kSlotPadding.
 std::uint32_t row_members(const std::uint32_t* first_row, const std::uint32_t* slots,
                           std::uint32_t n, std::uint32_t row, std::uint32_t* out) noexcept;
-/// The indices h < n with (offset[h] - shift) mod n < slots[h], ascending; returns how many.
-std::uint32_t self_members(const std::uint32_t* offset, const std::uint32_t* slots, std::uint32_t n,
-                           std::uint32_t shift, std::uint32_t* out) noexcept;
+/// The indices h < n with (h - shift - first_row[h]) mod n < slots[h], ascending; returns how many.
+std::uint32_t self_members(const std::uint32_t* first_row, const std::uint32_t* slots,
+                           std::uint32_t n, std::uint32_t shift, std::uint32_t* out) noexcept;
 
 /// Whether (row[q] - first_row[q + turn]) mod n >= slots[q + turn] for every q < count, indices
 /// mod count. Needs no padding.
