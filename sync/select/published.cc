@@ -16,18 +16,9 @@ namespace {
 /// decides wherever two differ: both operands are below 2^53 and rounding is monotone.
 struct Candidate {
   double time = 0.0;
-  std::uint64_t load = 0;  ///< With the sender's volume.
-  Kbps rate = 0;
-  std::uint64_t tie = 0;
+  std::uint32_t tie = 0;
   Rank receiver = 0;
 };
-
-bool lighter(const Candidate& a, const Candidate& b) noexcept {
-  if (a.time != b.time) return a.time < b.time;
-  const auto left = multiply(a.load, b.rate), right = multiply(b.load, a.rate);
-  if (left != right) return left < right;
-  return a.tie != b.tie ? a.tie < b.tie : a.receiver < b.receiver;
-}
 
 /// Both algorithms on one problem. n^2 bits and, in the second, 4 n^2 bytes.
 class Heuristic {
@@ -98,11 +89,18 @@ class Heuristic {
     candidates_.clear();
     for (Rank j = 0; j < n_; ++j) {
       if (!open(i, j)) continue;
-      const auto load = load_[j] + volume_[i];
-      const auto rate = problem_.rx_kbps[j];
-      candidates_.push_back({static_cast<double>(load) / static_cast<double>(rate), load, rate,
-                             random_ties_ ? random_() : 0, j});
+      candidates_.push_back(
+          {static_cast<double>(load_[j] + volume_[i]) / static_cast<double>(problem_.rx_kbps[j]),
+           random_ties_ ? static_cast<std::uint32_t>(random_() >> 32U) : 0, j});
     }
+    const auto lighter = [this, i](const Candidate& a, const Candidate& b) {
+      if (a.time != b.time) return a.time < b.time;
+      const TransferTime left{load_[a.receiver] + volume_[i], problem_.rx_kbps[a.receiver]};
+      const TransferTime right{load_[b.receiver] + volume_[i], problem_.rx_kbps[b.receiver]};
+      if (left < right) return true;
+      if (right < left) return false;
+      return a.tie != b.tie ? a.tie < b.tie : a.receiver < b.receiver;
+    };
     const auto missing = static_cast<std::ptrdiff_t>(problem_.p[i] - receivers_[i].size());
     std::nth_element(candidates_.begin(), candidates_.begin() + missing - 1, candidates_.end(),
                      lighter);

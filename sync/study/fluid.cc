@@ -17,6 +17,16 @@ void for_each_card(const Stream& stream, const Visit& visit) {
   for (const auto j : stream.receivers) visit(std::size_t{2} * j + 1);
 }
 
+/// Earlier deadlines first. Callers that ask often hand the streams over in that order.
+std::vector<Stream*> by_deadline(const std::vector<Stream*>& streams) {
+  const auto earlier = [](const Stream* a, const Stream* b) { return a->deadline < b->deadline; };
+  auto order = streams;
+  if (!std::is_sorted(order.begin(), order.end(), earlier)) {
+    std::stable_sort(order.begin(), order.end(), earlier);
+  }
+  return order;
+}
+
 std::vector<double> capacities(const Cards& cards) {
   std::vector<double> out;
   out.reserve(2 * cards.tx.size());
@@ -69,9 +79,7 @@ void max_min_rates(const Cards& cards, std::vector<Stream*>& streams) {
 
 void deadline_rates(const Cards& cards, std::vector<Stream*>& streams) {
   auto room = capacities(cards);
-  auto order = streams;
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Stream* a, const Stream* b) { return a->deadline < b->deadline; });
+  const auto order = by_deadline(streams);
   const auto give = [&room](Stream& stream, double wanted) {
     for_each_card(stream, [&](std::size_t card) { wanted = std::min(wanted, room[card]); });
     if (wanted <= 0.0) return;
@@ -90,9 +98,7 @@ void deadline_rates(const Cards& cards, std::vector<Stream*>& streams) {
 
 void replicated_rates(const Cards& cards, std::vector<Stream*>& streams) {
   auto room = cards.rx;
-  auto order = streams;
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Stream* a, const Stream* b) { return a->deadline < b->deadline; });
+  const auto order = by_deadline(streams);
   for (auto* stream : order) {
     const auto j = stream->receivers.front();
     stream->rate = stream->left > 0.0 ? std::min(room[j], cards.tx[stream->sender]) : 0.0;

@@ -262,10 +262,16 @@ class Simulation {
   }
 
   void share_links() {
-    std::vector<Stream*> streams;
+    std::vector<Sender*> order;
     for (auto& sender : senders_) {
-      for (auto& stream : sender.streams) {
-        stream.deadline = sender.deadline - now_;
+      if (sender.phase == Phase::sending) order.push_back(&sender);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Sender* a, const Sender* b) { return a->deadline < b->deadline; });
+    std::vector<Stream*> streams;
+    for (auto* sender : order) {
+      for (auto& stream : sender->streams) {
+        stream.deadline = sender->deadline - now_;
         if (stream.left > 0.0) streams.push_back(&stream);
       }
     }

@@ -25,10 +25,10 @@ struct SspConfig {
   /// TSC Algorithm 2 with deadlines as priorities; otherwise Orpheus: p random receivers chosen
   /// when the multicast starts (overdue pairs first) and max-min fair sharing.
   bool selmcast = true;
-  /// Whether SELMCAST's receivers of one multicast progress at rates of their own, as Algorithm 2
-  /// assumes (it keeps what is left per receiver); the sender then pays for the fastest. Otherwise
-  /// the slowest receiver sets the rate of all. Orpheus always runs at the slowest one's.
-  bool own_rates = true;
+  /// Whether SELMCAST's receivers of one multicast progress at rates of their own; the sender then
+  /// pays for the fastest. Algorithm 2 keeps what is left per receiver, which allows for it, but
+  /// the papers say that the slowest receiver sets the rate of all. Orpheus always runs like that.
+  bool own_rates = false;
   double volume_bits = 1.6e9;
   double horizon_ms = 600'000;
   ComputeModel model = ComputeModel::constant;

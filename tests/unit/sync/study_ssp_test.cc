@@ -24,7 +24,7 @@ SspConfig equal_workers(std::uint32_t n, std::uint32_t p) {
 /// The three schemes of the experiments.
 std::vector<SspConfig> schemes(const SspConfig& config) {
   std::vector<SspConfig> out(3, config);
-  out[1].own_rates = false;
+  out[1].own_rates = true;
   out[2].selmcast = false;
   return out;
 }
