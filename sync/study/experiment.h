@@ -48,7 +48,7 @@ struct StudyOptions {
   std::uint32_t trials = 0;  ///< 0 = the experiment's own number.
   std::uint64_t seed = 1;
   double minutes = 10.0;  ///< Simulated time of the SSP experiments.
-  /// Called after each trial of each point.
+  /// Called after each trial of each point, by one thread at a time.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "sync/study/bsp.h"
 #include "sync/study/experiment.h"
@@ -46,55 +49,88 @@ SspConfig on_links(SspConfig config, double spread, std::uint64_t seed) {
   return config;
 }
 
-/// Scale and utilisation of one model and method over the trials, a sample per spread of the links.
-std::vector<StudyPoint> points_of(const Case& one, ComputeModel model, const Scheme& scheme,
-                                  std::uint32_t trials, const StudyOptions& options,
-                                  const std::function<void()>& tick) {
-  const std::string method = scheme.name;
-  std::vector<StudyPoint> points = {{to_string(model), method, "receivers", one.x, {}, {}},
-                                    {to_string(model), method, "utilisation", one.x, {}, {}}};
-  for (const double spread : {0.25, 0.5}) {
-    std::vector<double> receivers, utilisation;
+constexpr double kSpreads[] = {0.25, 0.5};
+
+/// One simulation and where its result belongs.
+struct Job {
+  SspConfig config;
+  std::size_t row, column;  ///< Of the table, two points (receivers, utilisation) per row.
+  SspOutcome outcome;
+};
+
+/// Every job on its own, so that all processors can work; the order of completion does not matter.
+void run_jobs(std::vector<Job>& jobs, const StudyOptions& options) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;  // Guards `done` and the callback.
+  std::uint64_t done = 0;
+  const auto work = [&] {
+    // Relaxed: the index alone is handed out, the results are read after join().
+    for (auto at = next.fetch_add(1, std::memory_order_relaxed); at < jobs.size();
+         at = next.fetch_add(1, std::memory_order_relaxed)) {
+      jobs[at].outcome = simulate_ssp(jobs[at].config);
+      const std::lock_guard lock(mutex);
+      if (++done; options.progress) options.progress(done, jobs.size());
+    }
+  };
+  const auto wanted =
+      std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), jobs.size());
+  std::vector<std::jthread> helpers;
+  for (std::size_t t = 1; t < wanted; ++t) helpers.emplace_back(work);
+  work();
+}
+
+void add_points(const Case& one, ComputeModel model, const Scheme& scheme, StudyTable& table) {
+  for (const char* metric : {"receivers", "utilisation"}) {
+    StudyPoint point{to_string(model), scheme.name, metric, one.x, {}, {}};
+    const auto* whose = scheme.selmcast ? " selmcast " : " orpheus ";
+    const auto found = one.published.find(point.setting + whose + metric);
+    if (found != one.published.end()) point.published = {found->second, found->second};
+    table.points.push_back(std::move(point));
+  }
+}
+
+/// All samples of the table from the jobs' outcomes.
+void add_samples(const std::vector<Job>& jobs, StudyTable& table) {
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> values;
+  for (const auto& job : jobs) {
+    values[{2 * job.row, job.column}].push_back(job.outcome.receivers / kWorkers);
+    values[{2 * job.row + 1, job.column}].push_back(job.outcome.utilisation);
+  }
+  for (const auto& [place, list] : values) {
+    table.points[place.first].ours.push_back(sample_of(list));
+  }
+}
+
+/// The trials of one row, on links of both spreads.
+void add_jobs(const Case& one, ComputeModel model, const Scheme& scheme, std::uint32_t trials,
+              const StudyOptions& options, std::size_t row, std::vector<Job>& jobs) {
+  for (std::size_t column = 0; column < std::size(kSpreads); ++column) {
     for (std::uint32_t trial = 0; trial < trials; ++trial) {
-      auto config = on_links(one.config, spread, trial_seed(options.seed, trial));
+      auto config = on_links(one.config, kSpreads[column], trial_seed(options.seed, trial));
       config.model = model;
       config.selmcast = scheme.selmcast;
       config.own_rates = scheme.own_rates;
       config.horizon_ms = options.minutes * 60'000.0;
-      const auto outcome = simulate_ssp(config);
-      receivers.push_back(outcome.receivers / kWorkers);
-      utilisation.push_back(outcome.utilisation);
-      tick();
+      jobs.push_back({std::move(config), row, column, {}});
     }
-    points[0].ours.push_back(sample_of(receivers));
-    points[1].ours.push_back(sample_of(utilisation));
   }
-  for (auto& point : points) {
-    const auto* whose = scheme.selmcast ? "selmcast " : "orpheus ";
-    const auto found = one.published.find(point.setting + " " + whose + point.metric);
-    if (found != one.published.end()) point.published = {found->second, found->second};
-  }
-  return points;
 }
 
 Result<StudyTable> run_cases(const std::vector<Case>& cases, std::uint32_t otherwise,
                              const StudyOptions& options) {
   const auto trials = options.trials == 0 ? otherwise : options.trials;
   StudyTable out{{"lambda=0.25", "lambda=0.5"}, {}};
-  const std::uint64_t total = cases.size() * std::size(kModels) * std::size(kSchemes) * 2 * trials;
-  std::uint64_t done = 0;
-  const auto tick = [&] {
-    if (++done; options.progress) options.progress(done, total);
-  };
+  std::vector<Job> jobs;
   for (const auto model : kModels) {
     for (const auto& one : cases) {
       for (const auto& scheme : kSchemes) {
-        for (auto& point : points_of(one, model, scheme, trials, options, tick)) {
-          out.points.push_back(std::move(point));
-        }
+        add_jobs(one, model, scheme, trials, options, out.points.size() / 2, jobs);
+        add_points(one, model, scheme, out);
       }
     }
   }
+  run_jobs(jobs, options);
+  add_samples(jobs, out);
   return out;
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "base/random.h"
+#include "sync/study/experiment.h"
 #include "sync/study/ssp.h"
 
 namespace selmcast {
@@ -143,6 +146,40 @@ TEST(StudySsp, DroppedReceiversStayDroppedUnderJitterAndUnicast) {
     const auto again = simulate_ssp(config);
     EXPECT_EQ(again.rounds, got.rounds);
     EXPECT_EQ(again.utilisation, got.utilisation);
+  }
+}
+
+// What the papers claim of SSP, in direction: more receivers than Orpheus has, which has p (0.3 n);
+// and with rates of their own a better utilisation. Half a simulated minute of each.
+TEST(StudySsp, TheExperimentShowsTheClaimsAndRepeats) {
+  StudyOptions options;
+  options.minutes = 0.5;
+  options.trials = 1;
+  std::uint64_t calls = 0;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_EQ(done, ++calls);
+    EXPECT_EQ(total, 18U);
+  };
+  const auto all = ssp_experiments();
+  ASSERT_EQ(all.front().name, "ssp");
+  const auto table = all.front().run(options);
+  options.progress = nullptr;
+  const auto again = all.front().run(options);
+  EXPECT_EQ(calls, 18U);
+  std::map<std::string, double> found;
+  for (std::size_t at = 0; at < table->points.size(); ++at) {
+    const auto& point = table->points[at];
+    ASSERT_EQ(point.ours.size(), 2U);
+    EXPECT_EQ(point.ours[0].mean, again->points[at].ours[0].mean);
+    EXPECT_EQ(point.ours[1].mean, again->points[at].ours[1].mean);
+    found[point.setting + " " + point.method + " " + point.metric] = point.ours[1].mean;
+  }
+  for (const std::string model : {"LSTM", "Transformer", "ResNet-50"}) {
+    EXPECT_NEAR(found.at(model + " orpheus receivers"), 0.3, 0.001);
+    EXPECT_GT(found.at(model + " published receivers"), 0.36);
+    EXPECT_GT(found.at(model + " published, own rates receivers"), 0.36);
+    EXPECT_GT(found.at(model + " published, own rates utilisation"),
+              found.at(model + " orpheus utilisation"));
   }
 }
 
