@@ -76,6 +76,12 @@ std::string line(double x1, double y1, double x2, double y2, const char* colour,
          (dashed ? " stroke-dasharray=\"6 4\"" : "") + "/>\n";
 }
 
+std::string cross_at(double x, double y, const std::string& colour) {
+  constexpr double kArm = 4.5;
+  return line(x - kArm, y - kArm, x + kArm, y + kArm, colour.c_str(), 2) +
+         line(x - kArm, y + kArm, x + kArm, y - kArm, colour.c_str(), 2);
+}
+
 bool finite(const PlotPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y);
 }
@@ -134,14 +140,9 @@ class PanelDrawing {
   }
 
   std::string crosses(const PlotSeries& series) const {
-    constexpr double kArm = 4.5;
-    const std::string colour = escaped(series.colour);
     std::string out;
     for (const PlotPoint& point : series.points) {
-      if (!finite(point)) continue;
-      const double x = x_of(point.x), y = y_of(point.y);
-      out += line(x - kArm, y - kArm, x + kArm, y + kArm, colour.c_str(), 2);
-      out += line(x - kArm, y + kArm, x + kArm, y - kArm, colour.c_str(), 2);
+      if (finite(point)) out += cross_at(x_of(point.x), y_of(point.y), escaped(series.colour));
     }
     return out;
   }
@@ -267,7 +268,7 @@ std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& t
     const double y = legend_top + kLegendRow * static_cast<double>(i / columns);
     const std::string colour = escaped(entries[i]->colour);
     if (entries[i]->marks) {
-      out += text_at(x + 15, y, "middle", 15, "\u00d7");
+      out += cross_at(x + 15, y - 4, colour);
     } else {
       out += line(x, y - 4, x + 30, y - 4, colour.c_str(), 2, entries[i]->dashed);
     }
