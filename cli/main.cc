@@ -13,6 +13,7 @@
 #include "cli/policies.h"
 #include "cli/probe.h"
 #include "cli/run.h"
+#include "cli/sim.h"
 #include "cli/train.h"
 
 namespace selmcast {
@@ -24,6 +25,7 @@ void add_commands(CLI::App& app, int& exit_status) {
   add_policies_command(app, exit_status);
   add_probe_command(app, exit_status);
   add_run_command(app, exit_status);
+  add_sim_command(app, exit_status);
   add_train_command(app, exit_status);
   add_worker_command(app, exit_status);
 }

@@ -17,6 +17,8 @@ constexpr double kMarginLeft = 62;
 constexpr double kMarginRight = 18;
 constexpr double kMarginTop = 64;
 constexpr double kMarginBottom = 52;
+constexpr double kRowGap = 40;
+constexpr std::size_t kPanelsPerRow = 4;
 constexpr double kLegendRow = 22;
 constexpr double kLegendColumn = 300;
 constexpr const char* kInk = "#333333";
@@ -71,21 +73,31 @@ std::string line(double x1, double y1, double x2, double y2, const char* colour,
          (dashed ? " stroke-dasharray=\"6 4\"" : "") + "/>\n";
 }
 
+std::string cross_at(double x, double y, const std::string& colour) {
+  constexpr double kArm = 4.5;
+  return line(x - kArm, y - kArm, x + kArm, y + kArm, colour.c_str(), 2) +
+         line(x - kArm, y + kArm, x + kArm, y - kArm, colour.c_str(), 2);
+}
+
 bool finite(const PlotPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y);
 }
 
-/// Draws one panel whose upper left corner is at `left`, below the title.
+/// Draws one panel whose upper left corner is at `left`, and `above` under that of the first row.
 class PanelDrawing {
  public:
-  PanelDrawing(const PlotPanel& panel, double left) : panel_(panel), left_(left + kMarginLeft) {
-    x_max_ = 0.0;
+  PanelDrawing(const PlotPanel& panel, double left, double above)
+      : panel_(panel),
+        left_(left + kMarginLeft),
+        top_(above + kMarginTop),
+        bottom_(above + kMarginTop + kPanelHeight - kMarginBottom),
+        x_max_(panel.x_min) {
     for (const PlotSeries& series : panel.series) {
       for (const PlotPoint& point : series.points) {
         if (finite(point)) x_max_ = std::max(x_max_, point.x);
       }
     }
-    if (x_max_ <= 0.0) x_max_ = 1.0;
+    if (x_max_ <= panel.x_min) x_max_ = panel.x_min + 1.0;
   }
 
   std::string draw() const {
@@ -96,35 +108,44 @@ class PanelDrawing {
 
  private:
   static constexpr double kWidth = kPanelWidth - kMarginLeft - kMarginRight;
-  static constexpr double kTop = kMarginTop;
-  static constexpr double kBottom = kMarginTop + kPanelHeight - kMarginBottom;
 
-  double x_of(double x) const { return left_ + kWidth * x / x_max_; }
+  double x_of(double x) const {
+    return left_ + kWidth * (x - panel_.x_min) / (x_max_ - panel_.x_min);
+  }
   double y_of(double y) const {
     const double inside = std::clamp(y, panel_.y_min, panel_.y_max);
-    return kBottom - (kBottom - kTop) * (inside - panel_.y_min) / (panel_.y_max - panel_.y_min);
+    return bottom_ - (bottom_ - top_) * (inside - panel_.y_min) / (panel_.y_max - panel_.y_min);
   }
 
   std::string grid() const {
-    std::string out = text_at(left_ + kWidth / 2, kTop - 12, "middle", 14, panel_.title);
+    std::string out = text_at(left_ + kWidth / 2, top_ - 12, "middle", 14, panel_.title);
     for (const double y : ticks(panel_.y_min, panel_.y_max, 6)) {
       out += line(left_, y_of(y), left_ + kWidth, y_of(y), "#dddddd", 1);
       out += text_at(left_ - 7, y_of(y) + 4, "end", 12, number(y));
     }
-    for (const double x : ticks(0.0, x_max_, 6)) {
-      out += line(x_of(x), kBottom, x_of(x), kBottom + 5, kInk, 1);
-      out += text_at(x_of(x), kBottom + 19, "middle", 12, number(x));
+    for (const double x : ticks(panel_.x_min, x_max_, 6)) {
+      out += line(x_of(x), bottom_, x_of(x), bottom_ + 5, kInk, 1);
+      out += text_at(x_of(x), bottom_ + 19, "middle", 12, number(x));
     }
-    out += line(left_, kTop, left_, kBottom, kInk, 1.2);
-    out += line(left_, kBottom, left_ + kWidth, kBottom, kInk, 1.2);
-    out += text_at(left_ + kWidth / 2, kBottom + 40, "middle", 13, panel_.x_label);
+    out += line(left_, top_, left_, bottom_, kInk, 1.2);
+    out += line(left_, bottom_, left_ + kWidth, bottom_, kInk, 1.2);
+    out += text_at(left_ + kWidth / 2, bottom_ + 40, "middle", 13, panel_.x_label);
     const double label_x = left_ - 44;
-    const double label_y = (kTop + kBottom) / 2;
+    const double label_y = (top_ + bottom_) / 2;
     const std::string turn = " transform=\"rotate(-90 " + at(label_x) + " " + at(label_y) + ")\"";
     return out + text_at(label_x, label_y, "middle", 13, panel_.y_label, turn.c_str());
   }
 
+  std::string crosses(const PlotSeries& series) const {
+    std::string out;
+    for (const PlotPoint& point : series.points) {
+      if (finite(point)) out += cross_at(x_of(point.x), y_of(point.y), escaped(series.colour));
+    }
+    return out;
+  }
+
   std::string curve(const PlotSeries& series) const {
+    if (series.marks) return crosses(series);
     std::string points;
     for (const PlotPoint& point : series.points) {
       if (!finite(point)) continue;
@@ -138,7 +159,7 @@ class PanelDrawing {
   }
 
   const PlotPanel& panel_;
-  double left_;
+  double left_, top_, bottom_;
   double x_max_;
 };
 
@@ -219,11 +240,14 @@ std::vector<double> ticks(double low, double high, int count) {
 
 std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title) {
   const auto entries = legend_entries(panels);
-  const double width = kPanelWidth * static_cast<double>(std::max<std::size_t>(panels.size(), 1));
+  const std::size_t across = std::clamp<std::size_t>(panels.size(), 1, kPanelsPerRow);
+  const std::size_t down = std::max<std::size_t>((panels.size() + across - 1) / across, 1);
+  const double width = kPanelWidth * static_cast<double>(across);
   const auto columns =
       static_cast<std::size_t>(std::max(1.0, std::floor((width - kMarginLeft) / kLegendColumn)));
   const std::size_t rows = (entries.size() + columns - 1) / columns;
-  const double legend_top = kMarginTop + kPanelHeight + 14;
+  const double row_height = kPanelHeight + kRowGap;
+  const double legend_top = kMarginTop + row_height * static_cast<double>(down) - kRowGap + 14;
   const double height = legend_top + kLegendRow * static_cast<double>(rows);
   std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + at(width) +
                     "\" height=\"" + at(height) + "\" viewBox=\"0 0 " + at(width) + " " +
@@ -232,13 +256,19 @@ std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& t
   out += text_at(width / 2, 26, "middle", 15, title);
   for (std::size_t i = 0; i < panels.size(); ++i) {
     SELMCAST_CHECK(panels[i].y_min < panels[i].y_max, "an axis has a length");
-    out += PanelDrawing(panels[i], kPanelWidth * static_cast<double>(i)).draw();
+    out += PanelDrawing(panels[i], kPanelWidth * static_cast<double>(i % across),
+                        row_height * static_cast<double>(i / across))
+               .draw();
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const double x = kMarginLeft + kLegendColumn * static_cast<double>(i % columns);
     const double y = legend_top + kLegendRow * static_cast<double>(i / columns);
     const std::string colour = escaped(entries[i]->colour);
-    out += line(x, y - 4, x + 30, y - 4, colour.c_str(), 2, entries[i]->dashed);
+    if (entries[i]->marks) {
+      out += cross_at(x + 15, y - 4, colour);
+    } else {
+      out += line(x, y - 4, x + 30, y - 4, colour.c_str(), 2, entries[i]->dashed);
+    }
     out += text_at(x + 38, y, "start", 13, entries[i]->label);
   }
   return out + "</svg>\n";

@@ -51,6 +51,14 @@ class Usage(unittest.TestCase):
     def test_flag_without_its_value(self):
         self.refuse(["doctor", "--json"], "--json")
 
+    def test_sim_without_sense(self):
+        self.refuse(["sim"], "--experiment", "--links")
+        self.refuse(["sim", "--experiment", "nothing"], "nothing", "bsp", "ssp")
+        self.refuse(["sim", "--experiment", "bsp", "--policy", "select=all"], "--links")
+        self.refuse(["sim", "--experiment", "bsp", "--csv", "/no/such/x.csv"], "/no/such/x.csv")
+        self.refuse(["sim", "--experiment", "bsp", "--trials", "many"], "--trials")
+        self.refuse(["sim", "--links", "/no/such/links.json"], "/no/such/links.json")
+
     def test_line_breaks_in_arguments_stay_on_one_line(self):
         self.refuse(["doctor", "--a\nb"], "--a b")
 
@@ -106,6 +114,24 @@ class Output(unittest.TestCase):
         defaults = [word["axis"] for word in document["words"] if word["default"]]
         self.assertEqual(len(defaults), len(set(defaults)), "an axis with two defaults")
         self.assertIn("bsp", {name["name"] for name in document["names"]})
+
+    def test_sim(self):
+        done = selmcast("sim", "--experiment", "list", "--json", "-")
+        names = [one["name"] for one in json.loads(done.stdout)["experiments"]]
+        self.assertIn("bsp", names)
+        self.assertIn("ssp", names)
+        with tempfile.TemporaryDirectory() as folder:
+            csv, svg = pathlib.Path(folder) / "x.csv", pathlib.Path(folder) / "x.svg"
+            command = ["sim", "--experiment", "bsp", "--trials", "2", "--seed", "5"]
+            done = selmcast(*command, "--csv", str(csv), "--svg", str(svg), "--json", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(done.stdout)
+            self.assertEqual(len(csv.read_text().splitlines()), 1 + 2 * len(document["points"]))
+            self.assertTrue(svg.read_text().startswith("<svg"))
+            for point in document["points"]:
+                if point["method"] == "orpheus" and point["metric"] == "receivers":
+                    self.assertAlmostEqual(point["ours"][0]["mean"], 0.3)
+        self.assertEqual(json.loads(selmcast(*command, "--json", "-").stdout), document)
 
     def test_json_file_beside_human_output(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -46,6 +46,31 @@ TEST(SvgChart, LeavesOutWhatIsNotANumberAndClampsTheRest) {
   EXPECT_THAT(svg_chart({panel_of({}, "empty")}, ""), Not(HasSubstr("polyline")));
 }
 
+TEST(SvgChart, StartsTheAxisWhereAsked) {
+  auto panel = panel_of({{10, 0}, {15, 1}, {20, 0.5}}, "s");
+  panel.x_min = 10;
+  EXPECT_THAT(svg_chart({panel}, ""), HasSubstr("points=\"62,332 252,64 442,198\""));
+}
+
+// A cross of two strokes of 9 pixels around the point, which lies at (252, 64).
+TEST(SvgChart, DrawsMarksAsCrosses) {
+  auto panel = panel_of({{10, 1}, {20, std::numeric_limits<double>::quiet_NaN()}}, "s");
+  panel.series.front().marks = true;
+  panel.series.push_back({"line", {{0, 0}, {20, 0}}, "#abcdef", false, false});
+  const std::string svg = svg_chart({panel}, "");
+  EXPECT_THAT(svg, HasSubstr("x1=\"247.5\" y1=\"59.5\" x2=\"256.5\" y2=\"68.5\""));
+  EXPECT_THAT(svg, HasSubstr("x1=\"247.5\" y1=\"68.5\" x2=\"256.5\" y2=\"59.5\""));
+}
+
+// Panels are 460 wide, four in a row; the second row is one panel and a gap lower: 320 + 40.
+TEST(SvgChart, BreaksRowsOfPanels) {
+  const auto panel = panel_of({{0, 0}, {10, 1}, {20, 0.5}}, "s");
+  const std::string svg = svg_chart({panel, panel, panel, panel, panel}, "");
+  EXPECT_THAT(svg, HasSubstr("width=\"1840\""));
+  EXPECT_THAT(svg, HasSubstr("points=\"1442,332 1632,64 1822,198\""));
+  EXPECT_THAT(svg, HasSubstr("points=\"62,692 252,424 442,558\""));
+}
+
 TEST(SvgChart, NamesEachLabelOnce) {
   const auto panel = panel_of({{0, 0}, {1, 1}}, "only-once");
   const std::string svg = svg_chart({panel, panel}, "");

@@ -1,0 +1,156 @@
+#include "cli/sim.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/common.h"
+#include "cli/output_file.h"
+#include "cli/sim_output.h"
+#include "cli/sim_own.h"
+
+namespace selmcast {
+namespace {
+
+struct SimCommand {
+  std::string experiment, csv_path, svg_path;
+  std::string level = "flow";
+  std::uint32_t trials = 0;
+  double minutes = 10.0;
+  RunOptions own;
+};
+
+/// "name  summary" lines, in the order of the papers.
+std::string list_of(const std::vector<Experiment>& all) {
+  std::size_t width = 0;
+  for (const auto& one : all) width = std::max(width, one.name.size());
+  std::string out;
+  for (const auto& one : all) {
+    out += "  " + one.name + std::string(width - one.name.size() + 2, ' ') + one.summary + "\n";
+  }
+  return out;
+}
+
+Result<Experiment> find_experiment(const std::string& name) {
+  std::string names;
+  for (auto& one : experiments()) {
+    if (one.name == name) return std::move(one);
+    names += one.name + ", ";
+  }
+  return bad_input("--experiment " + name + ": there is no such experiment; allowed: " + names +
+                   "list");
+}
+
+Result<void> run_experiment(const SimCommand& command) {
+  const auto experiment = find_experiment(command.experiment);
+  if (!experiment) return experiment.error();
+  auto csv = OutputFile::open("--csv", command.csv_path);
+  if (!csv) return csv.error();
+  auto svg = OutputFile::open("--svg", command.svg_path);
+  if (!svg) return svg.error();
+  auto json = JsonOutput::open(command.own.json);
+  if (!json) return json.error();
+  if (auto dropped = json->drop_old(); !dropped) return dropped;
+  if (auto dropped = csv->drop_old(); !dropped) return dropped;
+  if (auto dropped = svg->drop_old(); !dropped) return dropped;
+  StudyOptions options;
+  options.trials = command.trials;
+  options.seed = command.own.seed;
+  options.minutes = command.minutes;
+  std::unique_ptr<Progress> progress;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (!is_terminal(stderr)) return;
+    if (!progress) progress = std::make_unique<Progress>(stderr, experiment->name, total);
+    progress->update(done, "trials");
+  };
+  const auto table = experiment->run(options);
+  progress.reset();
+  if (!table) return table.error();
+  if (auto written = csv->write(study_csv(*experiment, *table)); !written) return written;
+  if (svg->wanted()) {
+    if (auto written = svg->write(study_svg(*experiment, *table)); !written) return written;
+  }
+  if (json->human() != nullptr) std::fputs(study_text(*experiment, *table).c_str(), json->human());
+  const auto trials = command.trials == 0 ? experiment->trials : command.trials;
+  return json->write(study_json(*experiment, *table, options.seed, trials));
+}
+
+Result<void> run_own(const SimCommand& command) {
+  auto json = JsonOutput::open(command.own.json);
+  if (!json) return json.error();
+  if (auto dropped = json->drop_old(); !dropped) return dropped;
+  auto document =
+      command.level == "engine" ? simulate_engine(command.own) : simulate_flows(command.own);
+  if (!document) return document.error();
+  if (json->human() != nullptr) std::fputs(own_text(*document).c_str(), json->human());
+  return json->write(std::move(*document));
+}
+
+Result<void> list_experiments(const SimCommand& command) {
+  auto json = JsonOutput::open(command.own.json);
+  if (!json) return json.error();
+  const auto all = experiments();
+  if (json->human() != nullptr) std::fputs(list_of(all).c_str(), json->human());
+  auto entries = nlohmann::ordered_json::array();
+  for (const auto& one : all) entries.push_back({{"name", one.name}, {"summary", one.summary}});
+  return json->write({{"experiments", std::move(entries)}});
+}
+
+Result<void> run_sim(const SimCommand& command) {
+  if (command.experiment == "list") return list_experiments(command);
+  if (!(command.minutes > 0.0 && command.minutes <= 1000.0)) {
+    return bad_input("--minutes: " + text_of(command.minutes) + " is not within 0 < M <= 1000");
+  }
+  if (command.trials > 10'000) {
+    return bad_input("--trials: " + std::to_string(command.trials) + " is not within 1..10000");
+  }
+  const bool own = !command.own.links_file.empty();
+  if (!own && command.experiment.empty()) {
+    return bad_input("sim: give either --experiment NAME (list shows the names) or --links FILE");
+  }
+  return own ? run_own(command) : run_experiment(command);
+}
+
+}  // namespace
+
+void add_sim_command(CLI::App& app, int& exit_status) {
+  auto command = std::make_shared<SimCommand>();
+  command->own.transport = "sim";
+  command->own.params_bytes = 4'000'000;
+  auto& own = command->own;
+  auto* sub = app.add_subcommand("sim", "Published experiments, or a job of your own, simulated");
+  auto* name = sub->add_option("--experiment", command->experiment, "Name of one, or list");
+  auto* links =
+      sub->add_option("--links", own.links_file, "links.json with the rates of your own ranks");
+  name->excludes(links);
+  sub->add_option("--trials", command->trials, "Random links per point; 0 = the experiment's own")
+      ->needs(name);
+  sub->add_option("--minutes", command->minutes, "Simulated minutes of the ssp experiments")
+      ->needs(name)
+      ->capture_default_str();
+  sub->add_option("--csv", command->csv_path, "Write the points to this file")->needs(name);
+  sub->add_option("--svg", command->svg_path, "Draw the curves into this file")->needs(name);
+  sub->add_option("--policy", own.policy, "Policy for --links")
+      ->needs(links)
+      ->capture_default_str();
+  sub->add_option("--level", command->level,
+                  "flow (the plan's rates, up to 10000 ranks) or engine (every frame, up to 256)")
+      ->check(CLI::IsMember({"flow", "engine"}))
+      ->needs(links)
+      ->capture_default_str();
+  sub->add_option("--rounds", own.rounds, "Rounds for --links")
+      ->needs(links)
+      ->capture_default_str();
+  sub->add_option("--params-bytes", own.params_bytes, "Bytes of parameters for --links")
+      ->needs(links)
+      ->capture_default_str();
+  sub->add_option("--seed", own.seed, "Equal seeds give equal results")->capture_default_str();
+  sub->add_option("--json", own.json, "Write the result here (`-`: standard output)");
+  sub->footer("Experiments:\n" + list_of(experiments()) +
+              "Example:\n  selmcast sim --experiment bsp --csv bsp.csv --svg bsp.svg\n"
+              "  selmcast sim --links links.json --policy \"select=selmcast:3\" --level engine");
+  sub->callback([command, &exit_status] {
+    if (auto ok = run_sim(*command); !ok) exit_status = print_error(ok.error());
+  });
+}
+
+}  // namespace selmcast

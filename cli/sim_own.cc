@@ -1,0 +1,203 @@
+#include "cli/sim_own.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/random.h"
+#include "cli/rank_result.h"
+#include "cli/run_rank.h"
+#include "sync/policy.h"
+#include "sync/program.h"
+#include "sync/select/pair_age.h"
+#include "sync/select/ring_plan.h"
+#include "sync/select/selection.h"
+
+namespace selmcast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What the rounds of a plan have in common, and each of them.
+struct FlowPlan {
+  std::vector<double> rates_kbps;
+  std::vector<std::uint64_t> receivers;
+  std::uint32_t k = 0, below_p = 0;
+  std::optional<PairAge> age;
+};
+
+Fanout fanout_of(const Policy& policy) {
+  return policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
+}
+double value_of(const RateFraction& rate) {
+  return static_cast<double>(rate.num) / static_cast<double>(rate.den);
+}
+
+Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds) {
+  const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
+  const auto p = policy.select == SelectKind::all ? n - 1 : policy.p;
+  const auto ring =
+      RingPlan::make(p, links.tx_kbps, links.rx_kbps, policy.resolved_k(n), fanout_of(policy));
+  if (!ring) return ring.error();
+  FlowPlan out;
+  out.k = ring->period();
+  out.age = ring->pair_age();
+  const bool everyone = policy.groups == GroupKind::sender;
+  for (std::uint32_t t = 0; t < rounds; ++t) {
+    out.rates_kbps.push_back(value_of(ring->rate()));
+    // Later rounds repeat the plan.
+    if (t >= ring->period()) {
+      out.receivers.push_back(out.receivers[t % ring->period()]);
+      continue;
+    }
+    std::uint64_t total = 0;
+    for (const auto& list : ring->edges_of(t, everyone)) {
+      total += list.size();
+      out.below_p += list.size() < p ? 1 : 0;
+    }
+    out.receivers.push_back(total);
+  }
+  return out;
+}
+
+Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds,
+                              std::uint64_t seed) {
+  const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
+  constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;  // Pairs; 256 MiB.
+  const bool listed = std::uint64_t{kRandomCycle} * n * policy.p <= kListedMax;
+  SelectionProblem problem;
+  problem.p.assign(n, policy.p);
+  problem.fanout = fanout_of(policy);
+  problem.tx_kbps = links.tx_kbps;
+  problem.rx_kbps = links.rx_kbps;
+  FlowPlan out;
+  std::vector<std::vector<std::vector<Rank>>> cycle;
+  const auto drawn = listed ? kRandomCycle : std::min(rounds, kRandomCycle);
+  for (std::uint32_t t = 0; t < drawn; ++t) {
+    problem.seed = mix_seed(mix_seed(seed) + t);
+    auto selection = select_random(problem);
+    if (!selection) return selection.error();
+    out.rates_kbps.push_back(value_of(selection->rate));
+    out.receivers.push_back(selection->total_receivers());
+    if (listed) cycle.push_back(std::move(selection->receivers));
+  }
+  for (std::uint32_t t = drawn; t < rounds; ++t) {
+    out.rates_kbps.push_back(out.rates_kbps[t % drawn]);
+    out.receivers.push_back(out.receivers[t % drawn]);
+  }
+  out.rates_kbps.resize(rounds);
+  out.receivers.resize(rounds);
+  if (listed) out.age = pair_age_of(cycle);
+  return out;
+}
+
+Json document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n, std::uint64_t bytes) {
+  const auto [slow, fast] = std::minmax_element(plan.rates_kbps.begin(), plan.rates_kbps.end());
+  const auto rounds = static_cast<double>(plan.rates_kbps.size());
+  double ms = 0.0, receivers = 0.0;
+  const auto ms_at = [bytes](double kbps) { return static_cast<double>(bytes) * 8.0 / kbps; };
+  for (const double rate : plan.rates_kbps) ms += ms_at(rate);
+  for (const auto total : plan.receivers) receivers += static_cast<double>(total);
+  Json out = {{"level", "flow"},
+              {"workers", n},
+              {"policy", to_string(policy)},
+              {"params_bytes", bytes},
+              {"rounds", plan.rates_kbps.size()},
+              {"round_ms", {{"min", ms_at(*fast)}, {"mean", ms / rounds}, {"max", ms_at(*slow)}}},
+              {"rate_kbps", {{"min", *slow}, {"max", *fast}}},
+              {"receivers_per_round", receivers / rounds},
+              {"receivers_per_sender", receivers / rounds / n},
+              {"k", plan.k},
+              {"senders_below_p", plan.below_p}};
+  if (plan.age) {
+    out["pair_age"] = {
+        {"worst", plan.age->worst}, {"mean", plan.age->mean}, {"never_served", plan.age->unserved}};
+  }
+  return out;
+}
+
+/// The links of --links, which must be there.
+Result<LinkTable> own_links(const RunOptions& options, std::uint32_t most) {
+  auto links = load_links(options, 0);
+  if (!links) return std::move(links).error();
+  if (!*links) return bad_input("sim: --policy needs --links FILE with the rates of the ranks");
+  const auto n = (*links)->tx_kbps.size();
+  if (n < 2 || n > most) {
+    return bad_input(options.links_file + ": tx_kbps has " + std::to_string(n) +
+                     " entries; allowed here: 2 to " + std::to_string(most));
+  }
+  return std::move(**links);
+}
+
+}  // namespace
+
+Result<Json> simulate_flows(const RunOptions& options) {
+  const auto links = own_links(options, kSimFlowMax);
+  if (!links) return links.error();
+  const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
+  const auto policy = parse_policy(options.policy);
+  if (!policy) return policy.error();
+  if (auto ok = check_policy(*policy, n); !ok) return ok.error();
+  const auto elements = parameter_count(options);
+  if (!elements) return elements.error();
+  if (options.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
+  const auto plan = policy->select == SelectKind::random
+                        ? random_flows(*policy, *links, options.rounds, options.seed)
+                        : ring_flows(*policy, *links, options.rounds);
+  if (!plan) return bad_input(options.links_file + ": " + plan.error().message);
+  return document_of(*policy, *plan, n, *elements * sizeof(float));
+}
+
+Result<Json> simulate_engine(const RunOptions& options) {
+  const auto links = own_links(options, kSimEngineMax);
+  if (!links) return links.error();
+  const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
+  if (auto ok = check_run_options(options, n, n); !ok) return ok.error();
+  auto flow = simulate_flows(options);
+  if (!flow) return flow;
+  const auto results = run_simulated(options, n);
+  if (!results) return results.error();
+  Json out = job_document(n, *results, {});
+  out["level"] = "engine";
+  out["flow"] = std::move(*flow);
+  return out;
+}
+
+std::string own_text(const Json& document) {
+  const bool engine = document.at("level") == "engine";
+  const Json& flow = engine ? document.at("flow") : document;
+  std::string out;
+  const auto line = [&out](const char* format, auto... values) {
+    char text[256];
+    std::snprintf(text, sizeof text, format, values...);
+    out += text;
+  };
+  const auto number = [&flow](const char* group, const char* key) {
+    return flow.at(group).at(key).get<double>();
+  };
+  out += "policy       " + flow.at("policy").get<std::string>() + "\n";
+  line("workers      %u, %llu bytes each, %u rounds\n", flow.at("workers").get<unsigned>(),
+       flow.at("params_bytes").get<unsigned long long>(), flow.at("rounds").get<unsigned>());
+  line("rate         %.0f to %.0f kbit/s\n", number("rate_kbps", "min"),
+       number("rate_kbps", "max"));
+  line("round        %.3f ms (%.3f to %.3f) at that rate\n", number("round_ms", "mean"),
+       number("round_ms", "min"), number("round_ms", "max"));
+  if (engine) {
+    const auto& ms = document.at("summary").at("round_ms");
+    line("engine       %.3f ms median (%.3f to %.3f) in virtual time, verified: %s\n",
+         ms.at("median").get<double>(), ms.at("min").get<double>(), ms.at("max").get<double>(),
+         document.at("verified").get<bool>() ? "yes" : "no");
+  }
+  line("receivers    %.2f per sender, %u sender-rounds below p\n",
+       flow.at("receivers_per_sender").get<double>(), flow.at("senders_below_p").get<unsigned>());
+  if (flow.at("k").get<unsigned>() > 0) {
+    line("k            every pair once in %u rounds\n", flow.at("k").get<unsigned>());
+  }
+  if (flow.contains("pair_age")) {
+    line("pair age     worst %u, mean %.2f rounds; %u pairs are never served\n",
+         flow.at("pair_age").at("worst").get<unsigned>(), number("pair_age", "mean"),
+         flow.at("pair_age").at("never_served").get<unsigned>());
+  }
+  return out;
+}
+
+}  // namespace selmcast
