@@ -13,20 +13,21 @@ namespace {
 struct Instance {
   const SelectionProblem& problem;
   std::uint32_t n;
-  std::vector<std::vector<Rank>> forced;
+  std::vector<std::vector<Rank>> forced, forbidden;
   std::vector<std::uint32_t> forced_load;  ///< Forced senders per receiver.
   std::vector<std::uint32_t> demand;       ///< max(p, forced receivers) of each sender.
-  bool has_forced, uniform;
+  bool has_pairs, uniform;
 };
 
 Instance instance_of(const SelectionProblem& problem) {
   const auto n = static_cast<std::uint32_t>(problem.p.size());
   Instance out{problem,
                n,
-               forced_receivers(problem),
+               by_sender(problem.forced, n),
+               by_sender(problem.forbidden, n),
                std::vector<std::uint32_t>(n),
                problem.p,
-               !problem.forced.empty(),
+               !problem.forced.empty() || !problem.forbidden.empty(),
                true};
   for (std::uint32_t i = 0; i < n; ++i) {
     out.demand[i] = std::max(out.demand[i], static_cast<std::uint32_t>(out.forced[i].size()));
@@ -53,11 +54,11 @@ RateFraction upper_bound(const Instance& in) {
 
 bool feasible(const Instance& in, const RateFraction& y) {
   const auto slots = slots_at(in.problem.rx_kbps, y, in.n - 1);
-  if (in.has_forced) {
+  if (in.has_pairs) {
     for (std::uint32_t j = 0; j < in.n; ++j) {
       if (slots[j] < in.forced_load[j]) return false;
     }
-    return PairFlow(slots, in.forced).fill(in.demand, {});
+    return PairFlow(slots, in.forced, in.forbidden).fill(in.demand, {});
   }
   if (!in.uniform) return flow_deficit(in.demand, slots) == 0;
   // With equal demands p <= n-1 the total of the slots decides: the rate is a capped D'Hondt
@@ -106,7 +107,7 @@ Result<Selection> select_exact(const SelectionProblem& problem) {
   SELMCAST_CHECK(rate.has_value(), "a solvable problem has a rate");
 
   const auto slots = slots_at(problem.rx_kbps, *rate, in.n - 1);
-  PairFlow flow(slots, in.forced);
+  PairFlow flow(slots, in.forced, in.forbidden);
   SELMCAST_CHECK(flow.fill(in.demand, problem.age), "the rate was feasible");
   share_out(in, *rate, flow);
   if (!problem.age.empty() && in.n <= kOldestExactMembers) flow.prefer_oldest(problem.age);

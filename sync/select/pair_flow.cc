@@ -59,13 +59,15 @@ class ShortestPaths {
 
 }  // namespace
 
-PairFlow::PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced)
+PairFlow::PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced,
+                   const std::vector<std::vector<Rank>>& forbidden)
     : n_(static_cast<std::uint32_t>(slots.size())),
       pairs_(slots.size() * slots.size(), Pair::unused),
       free_(std::move(slots)),
       degree_(free_.size()) {
   for (std::uint32_t i = 0; i < n_; ++i) {
     at(i, i) = Pair::never;
+    for (const auto j : forbidden[i]) at(i, j) = Pair::never;
     for (const auto j : forced[i]) {
       SELMCAST_CHECK(free_[j] > 0, "forced pairs fit the slots");
       use(i, j);

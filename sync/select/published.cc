@@ -10,7 +10,8 @@ namespace {
 
 /// Algorithm 1: senders with many forced receivers first; each takes the receivers whose load per
 /// rate would be least.
-void basic_selection(const SelectionProblem& problem, Selection& selection,
+void basic_selection(const SelectionProblem& problem,
+                     const std::vector<std::vector<Rank>>& forbidden, Selection& selection,
                      std::vector<std::uint32_t>& load) {
   const auto n = static_cast<std::uint32_t>(problem.p.size());
   std::vector<std::uint32_t> senders(n);
@@ -21,13 +22,7 @@ void basic_selection(const SelectionProblem& problem, Selection& selection,
   for (const auto i : senders) {
     auto& chosen = selection.receivers[i];
     if (chosen.size() >= problem.p[i]) continue;
-    std::vector<Rank> open;
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (j != i && problem.rx_kbps[j] > 0 &&
-          !std::binary_search(chosen.begin(), chosen.end(), j)) {
-        open.push_back(j);
-      }
-    }
+    auto open = open_receivers(problem, i, chosen, forbidden[i]);
     std::stable_sort(open.begin(), open.end(), [&](Rank a, Rank b) {
       return multiply(load[a] + 1, problem.rx_kbps[b]) < multiply(load[b] + 1, problem.rx_kbps[a]);
     });
@@ -39,7 +34,8 @@ void basic_selection(const SelectionProblem& problem, Selection& selection,
 }
 
 /// Algorithm 2: adds pairs, oldest first, as long as the common rate stays.
-void pareto_improvement(const SelectionProblem& problem, Selection& selection,
+void pareto_improvement(const SelectionProblem& problem,
+                        const std::vector<std::vector<Rank>>& forbidden, Selection& selection,
                         std::vector<std::uint32_t>& load) {
   const auto n = static_cast<std::uint32_t>(problem.p.size());
   struct Pair {
@@ -49,9 +45,7 @@ void pareto_improvement(const SelectionProblem& problem, Selection& selection,
   std::vector<Pair> open;
   for (std::uint32_t i = 0; i < n; ++i) {
     const auto& chosen = selection.receivers[i];
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (j == i || problem.rx_kbps[j] == 0) continue;
-      if (std::binary_search(chosen.begin(), chosen.end(), j)) continue;
+    for (const auto j : open_receivers(problem, i, chosen, forbidden[i])) {
       open.push_back({i, j, problem.age.empty() ? 0 : problem.age[i][j]});
     }
   }
@@ -74,14 +68,15 @@ Result<Selection> select_published(const SelectionProblem& problem) {
   if (auto valid = check_problem(problem); !valid) return valid.error();
   if (auto solvable = check_solvable(problem); !solvable) return solvable.error();
   Selection out;
-  out.receivers = forced_receivers(problem);
+  out.receivers = by_sender(problem.forced, problem.p.size());
+  const auto forbidden = by_sender(problem.forbidden, problem.p.size());
   std::vector<std::uint32_t> load(problem.p.size());
   for (const auto& receivers : out.receivers) {
     for (const auto j : receivers) ++load[j];
   }
-  basic_selection(problem, out, load);
+  basic_selection(problem, forbidden, out, load);
   SELMCAST_CHECK(rate_of(problem, out).has_value(), "receivers without rate were left out");
-  pareto_improvement(problem, out, load);
+  pareto_improvement(problem, forbidden, out, load);
   SELMCAST_CHECK(rate_of(problem, out).has_value(), "the rate stayed");
   return out;
 }
