@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "sync/select/selection.h"
+#include "tests/unit/sync/select_problems.h"
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
