@@ -8,13 +8,14 @@ namespace selmcast {
 FairDegrees::FairDegrees(std::uint32_t capacity)
     : low_(capacity), high_(capacity), lowest_(capacity) {}
 
-std::uint64_t FairDegrees::fill(std::uint32_t level, std::span<std::uint32_t> out) const noexcept {
-  std::uint64_t sum = 0;
-  for (std::uint32_t i = 0; i < n_; ++i) {
-    out[i] = std::min(std::max(level, low_[i]), high_[i]);
-    sum += out[i];
-  }
-  return sum;
+void FairDegrees::start(std::span<const std::uint32_t> least, std::span<const std::uint32_t> most) {
+  n_ = static_cast<std::uint32_t>(least.size());
+  std::copy(least.begin(), least.end(), low_.begin());
+  std::copy(most.begin(), most.end(), high_.begin());
+}
+
+void FairDegrees::fill(std::uint32_t level, std::span<std::uint32_t> out) const noexcept {
+  for (std::uint32_t i = 0; i < n_; ++i) out[i] = std::min(std::max(level, low_[i]), high_[i]);
 }
 
 std::uint64_t FairDegrees::sum_at(std::uint32_t level) const noexcept {
@@ -23,21 +24,24 @@ std::uint64_t FairDegrees::sum_at(std::uint32_t level) const noexcept {
   return sum;
 }
 
-std::uint32_t FairDegrees::highest_level(DegreeTest& slots, std::uint64_t most_pairs,
-                                         std::uint32_t from, std::span<std::uint32_t> out) const {
-  // The total alone gives an upper bound, which nearly always is the answer.
+std::uint32_t FairDegrees::level_of(std::uint64_t pairs, std::uint32_t from) const noexcept {
   auto low = from, high = n_ - 1;
   while (low < high) {
     const auto middle = high - (high - low) / 2;
-    if (sum_at(middle) <= most_pairs) {
+    if (sum_at(middle) <= pairs) {
       low = middle;
     } else {
       high = middle - 1;
     }
   }
+  return low;
+}
+
+std::uint32_t FairDegrees::highest_level(DegreeTest& slots, std::uint64_t most_pairs,
+                                         std::uint32_t from, std::span<std::uint32_t> out) const {
+  auto low = from, high = level_of(most_pairs, from);
   fill(high, out);
   if (slots.admits(out)) return high;
-  low = from;
   --high;
   while (low < high) {
     const auto middle = high - (high - low) / 2;
@@ -86,14 +90,30 @@ std::uint64_t FairDegrees::raise(DegreeTest& slots, std::uint64_t left,
   return left;
 }
 
+bool FairDegrees::guess(DegreeTest& slots, std::span<const std::uint32_t> least,
+                        std::span<const std::uint32_t> most, std::span<const std::uint32_t> order,
+                        std::span<std::uint32_t> out) {
+  start(least, most);
+  const auto pairs = std::min(slots.total(), sum_at(n_ - 1));
+  if (sum_at(0) > pairs) return false;
+  const auto level = level_of(pairs, 0);
+  fill(level, out);
+  auto left = static_cast<std::uint32_t>(pairs - sum_at(level));
+  for (std::uint32_t r = 0; r < n_ && left > 0; ++r) {
+    const auto i = order.empty() ? r : order[r];
+    const auto more = out[i] == level && high_[i] > level ? 1U : 0U;
+    out[i] += more;
+    left -= more;
+  }
+  return slots.admits(out);
+}
+
 void FairDegrees::share(DegreeTest& slots, std::span<const std::uint32_t> least,
                         std::span<const std::uint32_t> most, std::span<const std::uint32_t> order,
                         std::span<std::uint32_t> out) {
-  n_ = static_cast<std::uint32_t>(least.size());
-  std::copy(least.begin(), least.end(), low_.begin());
-  std::copy(most.begin(), most.end(), high_.begin());
+  if (guess(slots, least, most, order, out)) return;
   // Without a limit of the senders every slot can be used.
-  const auto all = std::accumulate(most.begin(), most.end(), std::uint64_t{0});
+  const auto all = sum_at(n_ - 1);
   const auto most_pairs = all == std::uint64_t{n_} * (n_ - 1)
                               ? slots.total()
                               : all - static_cast<std::uint64_t>(-slots.deficit(most));

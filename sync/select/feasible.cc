@@ -22,9 +22,15 @@ void DegreeTest::load(std::span<const std::uint32_t> slots) {
   for (auto k = n_ + 1; k-- > 0;) wide_[k] = wide_[k + 1] + next_[k];
   columns_[0] = 0;
   for (std::uint32_t k = 1; k <= n_; ++k) columns_[k] = columns_[k - 1] + wide_[k];
+  sorted_ = false;
+}
+
+void DegreeTest::sort_slots() {
+  if (sorted_) return;
   // Counting sort, ascending: receivers with k slots come behind the n - wide_[k] with fewer.
   for (std::uint32_t k = 0; k < n_; ++k) next_[k] = n_ - wide_[k];
-  for (std::uint32_t j = 0; j < n_; ++j) by_slots_[next_[slots[j]]++] = j;
+  for (std::uint32_t j = 0; j < n_; ++j) by_slots_[next_[slots_[j]]++] = j;
+  sorted_ = true;
 }
 
 void DegreeTest::count(std::span<const std::uint32_t> out) {
@@ -33,6 +39,7 @@ void DegreeTest::count(std::span<const std::uint32_t> out) {
 }
 
 std::int64_t DegreeTest::deficit(std::span<const std::uint32_t> out) {
+  sort_slots();
   count(out);
   std::uint32_t before = 0;
   for (auto q = n_ + 1; q-- > 0;) {
@@ -72,14 +79,13 @@ bool DegreeTest::admits(std::span<const std::uint32_t> out) {
   count(out);
   // The bonus of k senders is between 0 and min(k, wide_[k]).
   bool sure = true;
-  std::uint64_t top = 0;
-  std::uint32_t k = 0;
+  std::uint32_t top = 0, k = 0;
   for (auto q = n_; q-- > 0;) {
     for (const auto end = k + count_[q]; k < end;) {
       top += q;
       ++k;
       if (columns_[k] < top) return false;
-      sure = sure && columns_[k] >= top + std::min(k, wide_[k]);
+      sure &= columns_[k] >= top + std::min(k, wide_[k]);
     }
   }
   return sure || deficit(out) == 0;

@@ -39,11 +39,14 @@ class DegreeTest {
  private:
   /// Senders per out-degree into count_.
   void count(std::span<const std::uint32_t> out);
+  void sort_slots();
 
   std::uint32_t n_ = 0;
+  bool sorted_ = false;  ///< by_slots_ is that of slots_.
   std::vector<std::uint32_t> slots_, by_slots_, by_out_, count_, next_;
-  std::vector<std::uint32_t> wide_;     ///< wide_[k] = receivers with slots >= k.
-  std::vector<std::uint64_t> columns_;  ///< columns_[k] = sum_j min(slots_j, k).
+  std::vector<std::uint32_t> wide_;  ///< wide_[k] = receivers with slots >= k.
+  /// columns_[k] = sum_j min(slots_j, k), at most n (n-1) < 2^32 as all such sums.
+  std::vector<std::uint32_t> columns_;
 };
 
 }  // namespace selmcast
