@@ -1,7 +1,6 @@
 #include "sync/select/chunks.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -122,32 +121,49 @@ Result<void> check(const ChunkProblem& problem) {
   return check_solvable(as_selection);
 }
 
-/// The least t, in units of bytes per kbit/s, with sum_{j != i} min(t rx_j, size) >= p size.
-double spread_bound(const ChunkProblem& problem, std::size_t i) {
-  std::vector<double> rates;
-  for (std::size_t j = 0; j < problem.rx_kbps.size(); ++j) {
-    if (j != i && problem.rx_kbps[j] > 0) rates.push_back(static_cast<double>(problem.rx_kbps[j]));
+/// The least t, in bytes per kbit/s, with sum_j min(t rx_j, limit_j) >= wanted; the limits of
+/// receivers with rate suffice.
+double least_time(const std::vector<Kbps>& rx, const std::vector<double>& limits, double wanted) {
+  std::vector<std::size_t> order;
+  double rates = 0.0;
+  for (std::size_t j = 0; j < rx.size(); ++j) {
+    if (rx[j] == 0 || limits[j] <= 0) continue;
+    order.push_back(j);
+    rates += static_cast<double>(rx[j]);
   }
-  std::sort(rates.begin(), rates.end(), std::greater<>());
-  const auto size = static_cast<double>(problem.bytes[i]);
-  auto rest = std::accumulate(rates.begin(), rates.end(), 0.0);
-  // Once the fastest are full (a receiver takes no more than the size), the others share the rest.
-  std::size_t full = 0;
-  while (problem.p[i] - static_cast<double>(full) > rest / rates[full]) rest -= rates[full++];
-  return (problem.p[i] - static_cast<double>(full)) * size / rest;
+  const auto full_at = [&](std::size_t j) { return limits[j] / static_cast<double>(rx[j]); };
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return full_at(a) < full_at(b); });
+  // Receivers get full one after the other; those that are not yet share what is left.
+  for (const auto j : order) {
+    if (wanted <= rates * full_at(j)) return wanted / rates;
+    wanted -= limits[j];
+    rates -= static_cast<double>(rx[j]);
+  }
+  return order.empty() ? 0.0 : full_at(order.back());
 }
 
 double lower_bound(const ChunkProblem& problem) {
-  double wanted = 0.0, rates = 0.0, bound = 0.0;
-  for (std::size_t i = 0; i < problem.p.size(); ++i) {
+  const auto n = problem.p.size();
+  std::vector<std::size_t> by_p(n);
+  std::iota(by_p.begin(), by_p.end(), std::size_t{0});
+  std::stable_sort(by_p.begin(), by_p.end(),
+                   [&](std::size_t a, std::size_t b) { return problem.p[a] > problem.p[b]; });
+  double bound = 0.0, wanted = 0.0;
+  std::vector<double> together(n);
+  for (const auto i : by_p) {
     const auto size = static_cast<double>(problem.bytes[i]);
     const auto copies = problem.fanout == Fanout::unicast ? problem.p[i] : 1.0;
-    wanted += problem.p[i] * size;
-    rates += static_cast<double>(problem.rx_kbps[i]);
     bound = std::max(bound, copies * size / static_cast<double>(problem.tx_kbps[i]));
-    bound = std::max(bound, spread_bound(problem, i));
+    std::vector<double> alone(n, size);
+    alone[i] = 0.0;
+    bound = std::max(bound, least_time(problem.rx_kbps, alone, problem.p[i] * size));
+    // Those that want the most receivers, all together.
+    for (std::size_t j = 0; j < n; ++j) together[j] += alone[j];
+    wanted += problem.p[i] * size;
+    bound = std::max(bound, least_time(problem.rx_kbps, together, wanted));
   }
-  return std::max(bound, wanted / rates);
+  return bound;
 }
 
 /// The flow of all deliveries at the rate, if it exists.

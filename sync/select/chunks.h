@@ -37,9 +37,9 @@ struct ChunkPlan {
 };
 
 /// The shortest plan in which every chunk reaches p receivers. Errors (bad_input) name the field or
-/// the reason, as select_exact(). The bound is the largest of
-///   sum_i p_i S_i / sum_j rx_j,  max_i S_i / tx_i (unicast: p_i S_i / tx_i)  and, over all i,
-///   the least t with sum_{j != i} min(t rx_j, S_i) >= p_i S_i.
+/// the reason, as select_exact(). The bound is the largest of max_i S_i / tx_i (unicast:
+/// p_i S_i / tx_i) and, for each sender alone and for those with the largest p together (a set I),
+///   the least t with sum_j min(t rx_j, sum of S_i over i in I without j) >= sum over I of p_i S_i.
 /// O(log(n chunks)) maximum flows on n^2 arcs: for hundreds of members, not for every round.
 Result<ChunkPlan> plan_chunks(const ChunkProblem& problem);
 

@@ -110,8 +110,8 @@ TEST(ChunksMilp, TheTimeIsTheShortestOfTheIntegerProgram) {
             << sum / compared << ", worst " << worst << "\n";
 }
 
-// Small chunks leave little of the bound's optimism: with at least 100 chunks each the padding is
-// at most 1 % of a size, and a receiver loses at most one chunk of more than 100 p.
+// With chunks of at most 1/100 of a size, what is left of the gap is the bound's own optimism (it
+// looks at few of all sets of senders); how much is printed.
 TEST(ChunksMilp, SmallChunksComeCloseToTheLowerBound) {
   SplitMix64 random(9);
   double worst = 1.0;
@@ -127,6 +127,7 @@ TEST(ChunksMilp, SmallChunksComeCloseToTheLowerBound) {
     worst = std::max(worst, plan->seconds / plan->lower_bound_seconds);
   }
   std::cout << "chunks of 1/100 to 1/1000: worst time / lower bound " << worst << "\n";
+  EXPECT_LT(worst, 1.02);
 }
 
 TEST(ChunksMilp, EqualSizesInOneChunkAreASelection) {

@@ -76,6 +76,7 @@ class PairModel {
     glp_init_iocp(&options);
     options.msg_lev = GLP_MSG_OFF;
     options.presolve = GLP_ON;
+    options.tm_lim = 60'000;  // Milliseconds.
     const int status = glp_intopt(model_, &options);
     if (status == GLP_ENOPFS || status == GLP_ENODFS) return std::nullopt;
     if (status != 0) throw std::runtime_error("GLPK gave up");
