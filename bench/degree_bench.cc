@@ -1,9 +1,9 @@
 // Rate, slots and fair out-degrees when every sender has a p of its own.
 //
-// Links from U[.75,1.25] x 100 Gbit/s, p from U[1,.6n]; every iteration plans another view that
-// drifts by up to 2 % per link ("narrow"), or 100 and 10 Gbit/s in equal shares ("two_classes").
-// "hard": a fifth of the senders want all others from receivers of few, unequal slots, so that the
-// count of slots does not settle the rate.
+// Links from U[.75,1.25] x 100 Gbit/s ("narrow") or 100 and 10 Gbit/s in equal shares
+// ("two_classes"), p from U[1,.6n]; every iteration plans another view that drifts by up to 2 % per
+// link. "hard": two classes where a fifth of the senders want all others and the rest one, so that
+// the sums of slots do not settle the rate.
 #include <benchmark/benchmark.h>
 
 #include <string>

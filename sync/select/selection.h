@@ -79,8 +79,10 @@ inline constexpr std::uint32_t kOldestExactMembers = 64;
 ///
 /// The rate is a capped D'Hondt apportionment of the n*p deliveries among the receivers (equal p),
 /// or the highest quotient that passes the Gale-Ryser condition with Fulkerson's forbidden diagonal
-/// (p per sender) or a flow (forced or forbidden pairs). Degrees by augmenting paths on a
-/// polymatroid; pairs by Kleitman-Wang order. O(n^2 log n) and n^2 bytes in the common case.
+/// (p per sender) or a flow (forced or forbidden pairs). Degrees by water-filling on a
+/// polymatroid; pairs by Kleitman-Wang order. O(n^2) expected and n^2 bytes without ages; forced
+/// and forbidden pairs may need augmenting paths of O(n^2) each, ages of up to kOldestExactMembers
+/// ranks O(pairs n^2).
 Result<Selection> select_exact(const SelectionProblem& problem);
 
 /// The papers' heuristic (ICC'22 Algorithms 1 and 2), ties by index; `k` is not used. Rate and
