@@ -96,8 +96,8 @@ class Reader {
 /// The document, an object with known fields only, each once.
 Result<Json> parse_document(std::string_view text) {
   static const std::set<std::string> known = {
-      "p",      "fanout",    "tx_kbps", "rx_kbps", "tx_load_kbps", "rx_load_kbps", "age",
-      "forced", "algorithm", "k",       "layout",  "seed",         "round"};
+      "p",      "fanout",    "tx_kbps",   "rx_kbps", "tx_load_kbps", "rx_load_kbps", "age",
+      "forced", "forbidden", "algorithm", "k",       "layout",       "seed",         "round"};
   std::set<std::string> seen;
   std::string twice;
   constexpr int kDeepest = 4;  // No field goes beyond an array in an array in the object.
@@ -126,7 +126,7 @@ Result<Json> parse_document(std::string_view text) {
       if (known.count(key) > 0) continue;
       return Reader::wrong("unknown field " + Json(key).dump(), value,
                            "p, fanout, tx_kbps, rx_kbps, tx_load_kbps, rx_load_kbps, age, forced, "
-                           "algorithm, k, layout, seed, round");
+                           "forbidden, algorithm, k, layout, seed, round");
     }
     if (!twice.empty()) return bad_input("plan: field \"" + twice + "\" is given twice; keep one");
     return document;
@@ -174,6 +174,21 @@ Result<std::vector<std::uint32_t>> read_p(const Reader& in, std::size_t n) {
   return out;
 }
 
+Result<void> read_pair_list(const Reader& in, const char* field,
+                            std::vector<std::pair<Rank, Rank>>& out) {
+  const auto* pairs = in.find(field);
+  if (pairs == nullptr) return {};
+  if (!pairs->is_array()) return Reader::wrong(field, *pairs, "an array of pairs");
+  for (const auto& entry : *pairs) {
+    const auto where = field + ("[" + std::to_string(out.size()) + "]");
+    const auto pair = Reader::integers(where, entry, 0, kMax32);
+    if (!pair) return pair.error();
+    if (pair->size() != 2) return Reader::wrong(where, entry, "a pair [sender, receiver]");
+    out.emplace_back(static_cast<Rank>((*pair)[0]), static_cast<Rank>((*pair)[1]));
+  }
+  return {};
+}
+
 Result<void> read_pairs(const Reader& in, SelectionProblem& problem) {
   const auto n = problem.p.size();
   if (const auto* age = in.find("age"); age != nullptr) {
@@ -188,17 +203,8 @@ Result<void> read_pairs(const Reader& in, SelectionProblem& problem) {
       for (const auto a : *ages) out.push_back(static_cast<std::uint32_t>(a));
     }
   }
-  if (const auto* forced = in.find("forced"); forced != nullptr) {
-    if (!forced->is_array()) return Reader::wrong("forced", *forced, "an array of pairs");
-    for (const auto& entry : *forced) {
-      const auto where = "forced[" + std::to_string(problem.forced.size()) + "]";
-      const auto pair = Reader::integers(where, entry, 0, kMax32);
-      if (!pair) return pair.error();
-      if (pair->size() != 2) return Reader::wrong(where, entry, "a pair [sender, receiver]");
-      problem.forced.emplace_back(static_cast<Rank>((*pair)[0]), static_cast<Rank>((*pair)[1]));
-    }
-  }
-  return {};
+  if (auto forced = read_pair_list(in, "forced", problem.forced); !forced) return forced;
+  return read_pair_list(in, "forbidden", problem.forbidden);
 }
 
 Result<void> read_choices(const Reader& in, PlanRequest& request) {
@@ -236,9 +242,10 @@ Result<void> check_combination(const Reader& in, const PlanRequest& request) {
   if (request.algorithm != Algorithm::exact) {
     return bad_input("plan: layout \"rows\" needs algorithm \"exact\"; use layout \"edges\"");
   }
-  if (!problem.forced.empty() || !problem.age.empty()) {
+  if (!problem.forced.empty() || !problem.forbidden.empty() || !problem.age.empty()) {
     return bad_input(
-        "plan: layout \"rows\" has a fixed schedule; drop age and forced or use layout \"edges\"");
+        "plan: layout \"rows\" has a fixed schedule; drop age, forced and forbidden or use layout "
+        "\"edges\"");
   }
   if (std::adjacent_find(problem.p.begin(), problem.p.end(), std::not_equal_to<>()) !=
       problem.p.end()) {
@@ -392,7 +399,8 @@ void add_plan_command(CLI::App& app, int& exit_status) {
       "                 subtracted from them\n"
       "  fanout         multicast (a sender pays once) or unicast (once per receiver)\n"
       "  algorithm      exact, published (the papers' heuristic) or random (with seed)\n"
-      "  age, forced    age[i][j] = rounds since i reached j; forced = [[sender, receiver], ..]\n"
+      "  age            age[i][j] = rounds since i reached j\n"
+      "  forced, forbidden           [[sender, receiver], ..]: pairs to serve, pairs not to use\n"
       "  k              every receiver gets the slots to hear everyone within k rounds; 0 = no\n"
       "  layout, round  edges, or rows: round t of the ring plan (senders_below_p is that "
       "round's)\n"

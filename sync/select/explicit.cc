@@ -6,12 +6,30 @@
 
 namespace selmcast {
 
-std::vector<std::vector<Rank>> forced_receivers(const SelectionProblem& problem) {
-  std::vector<std::vector<Rank>> out(problem.p.size());
-  for (const auto& [i, j] : problem.forced) out[i].push_back(j);
+std::vector<std::vector<Rank>> by_sender(const std::vector<std::pair<Rank, Rank>>& pairs,
+                                         std::size_t n) {
+  std::vector<std::vector<Rank>> out(n);
+  for (const auto& [i, j] : pairs) out[i].push_back(j);
   for (auto& receivers : out) {
     std::sort(receivers.begin(), receivers.end());
     receivers.erase(std::unique(receivers.begin(), receivers.end()), receivers.end());
+  }
+  return out;
+}
+
+std::vector<Rank> open_receivers(const SelectionProblem& problem, Rank sender,
+                                 const std::vector<Rank>& chosen,
+                                 const std::vector<Rank>& forbidden) {
+  std::vector<Rank> out;
+  auto taken = chosen.begin();
+  auto banned = forbidden.begin();
+  for (Rank j = 0; j < problem.rx_kbps.size(); ++j) {
+    while (taken != chosen.end() && *taken < j) ++taken;
+    while (banned != forbidden.end() && *banned < j) ++banned;
+    if (j == sender || problem.rx_kbps[j] == 0) continue;
+    if (taken != chosen.end() && *taken == j) continue;
+    if (banned != forbidden.end() && *banned == j) continue;
+    out.push_back(j);
   }
   return out;
 }

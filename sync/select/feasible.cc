@@ -1,70 +1,94 @@
 #include "sync/select/feasible.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace selmcast {
-namespace {
 
-/// Counts marked positions of a prefix (Fenwick tree).
-class PrefixCounter {
- public:
-  explicit PrefixCounter(std::size_t size) : tree_(size + 1) {
-    for (std::size_t at = 1; at <= size; ++at)
-      tree_[at] = static_cast<std::int64_t>(at & (~at + 1));
-  }
-  void unmark(std::size_t position) noexcept {
-    for (auto at = position + 1; at < tree_.size(); at += at & (~at + 1)) --tree_[at];
-  }
-  std::int64_t before(std::size_t position) const noexcept {
-    std::int64_t sum = 0;
-    for (auto at = position; at > 0; at &= at - 1) sum += tree_[at];
-    return sum;
-  }
+DegreeTest::DegreeTest(std::uint32_t capacity)
+    : slots_(capacity),
+      by_slots_(capacity),
+      by_out_(capacity),
+      count_(capacity + 1),
+      next_(capacity + 1),
+      wide_(capacity + 2),
+      columns_(capacity + 1) {}
 
- private:
-  std::vector<std::int64_t> tree_;  // All marked at first.
-};
-
-std::vector<std::uint32_t> sorted_by(const std::vector<std::uint32_t>& key, bool descending) {
-  std::vector<std::uint32_t> order(key.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return descending ? key[a] > key[b] : key[a] < key[b];
-  });
-  return order;
+void DegreeTest::load(std::span<const std::uint32_t> slots) {
+  n_ = static_cast<std::uint32_t>(slots.size());
+  std::copy(slots.begin(), slots.end(), slots_.begin());
+  std::fill_n(next_.begin(), n_ + 1, 0U);
+  for (const auto c : slots) ++next_[c];
+  wide_[n_ + 1] = 0;
+  for (auto k = n_ + 1; k-- > 0;) wide_[k] = wide_[k + 1] + next_[k];
+  columns_[0] = 0;
+  for (std::uint32_t k = 1; k <= n_; ++k) columns_[k] = columns_[k - 1] + wide_[k];
+  sorted_ = false;
 }
 
-}  // namespace
+void DegreeTest::sort_slots() {
+  if (sorted_) return;
+  // Counting sort, ascending: receivers with k slots come behind the n - wide_[k] with fewer.
+  for (std::uint32_t k = 0; k < n_; ++k) next_[k] = n_ - wide_[k];
+  for (std::uint32_t j = 0; j < n_; ++j) by_slots_[next_[slots_[j]]++] = j;
+  sorted_ = true;
+}
 
-std::int64_t flow_deficit(const std::vector<std::uint32_t>& out,
-                          const std::vector<std::uint32_t>& slots) {
-  const auto n = out.size();
-  const auto by_out = sorted_by(out, true);
-  const auto by_slots = sorted_by(slots, false);
-  std::vector<std::size_t> place(n);
-  for (std::size_t r = 0; r < n; ++r) place[by_out[r]] = r;
+void DegreeTest::count(std::span<const std::uint32_t> out) {
+  std::fill_n(count_.begin(), n_ + 1, 0U);
+  for (const auto q : out) ++count_[q];
+}
 
-  PrefixCounter wide(n);  // Senders of by_out whose own slots are >= k.
-  std::int64_t least = 0, top = 0, columns = 0;
-  std::size_t narrow = 0;  // Receivers with slots < k.
-  std::size_t block_begin = 0, block_end = 0;
-  for (std::size_t k = 1; k <= n; ++k) {
-    while (narrow < n && slots[by_slots[narrow]] < k) wide.unmark(place[by_slots[narrow++]]);
-    const auto kth = out[by_out[k - 1]];
-    top += kth;
-    columns += static_cast<std::int64_t>(n - narrow);
-    if (k - 1 == block_end) {
-      block_begin = block_end;
-      while (block_end < n && out[by_out[block_end]] == kth) ++block_end;
+std::int64_t DegreeTest::deficit(std::span<const std::uint32_t> out) {
+  sort_slots();
+  count(out);
+  std::uint32_t before = 0;
+  for (auto q = n_ + 1; q-- > 0;) {
+    next_[q] = before;
+    before += count_[q];
+  }
+  for (std::uint32_t i = 0; i < n_; ++i) by_out_[next_[out[i]]++] = i;
+
+  std::int64_t least = 0, top = 0;
+  std::uint32_t narrow = 0;                      // Receivers with slots < k, first of by_slots_.
+  std::uint32_t block_begin = 0, block_end = 0;  // Senders tied at the k-th place of by_out_.
+  std::uint32_t above = 0, tied = 0;  // Of those before and of those tied: with own slots >= k.
+  auto kth = n_;
+  for (std::uint32_t k = 1; k <= n_; ++k) {
+    for (; narrow < n_ && slots_[by_slots_[narrow]] < k; ++narrow) {
+      const auto q = out[by_slots_[narrow]];
+      above -= q > kth ? 1U : 0U;
+      tied -= q == kth ? 1U : 0U;
     }
-    // Of the senders tied at the k-th place those with wide columns are the worst choice.
-    const auto above = wide.before(block_begin);
-    const auto tied = wide.before(block_end) - above;
-    const auto bonus = above + std::min(static_cast<std::int64_t>(k - block_begin), tied);
-    least = std::min(least, columns - top - bonus);
+    if (k - 1 == block_end) {
+      above += tied;
+      tied = 0;
+      kth = out[by_out_[k - 1]];
+      block_begin = block_end;
+      block_end += count_[kth];
+      for (auto r = block_begin; r < block_end; ++r) tied += slots_[by_out_[r]] >= k ? 1 : 0;
+    }
+    top += kth;
+    // Of the tied senders those with wide columns are the worst choice.
+    const auto bonus = above + std::min(k - block_begin, tied);
+    least = std::min(least, static_cast<std::int64_t>(columns_[k]) - top - bonus);
   }
   return least;
+}
+
+bool DegreeTest::admits(std::span<const std::uint32_t> out) {
+  count(out);
+  // The bonus of k senders is between 0 and min(k, wide_[k]).
+  bool sure = true;
+  std::uint32_t top = 0, k = 0;
+  for (auto q = n_; q-- > 0;) {
+    for (const auto end = k + count_[q]; k < end;) {
+      top += q;
+      ++k;
+      if (columns_[k] < top) return false;
+      sure &= columns_[k] >= top + std::min(k, wide_[k]);
+    }
+  }
+  return sure || deficit(out) == 0;
 }
 
 }  // namespace selmcast

@@ -1,9 +1,9 @@
 #include "sync/select/pair_flow.h"
 
 #include <algorithm>
+#include <compare>
 #include <limits>
 #include <numeric>
-#include <tuple>
 
 namespace selmcast {
 namespace {
@@ -59,13 +59,15 @@ class ShortestPaths {
 
 }  // namespace
 
-PairFlow::PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced)
+PairFlow::PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced,
+                   const std::vector<std::vector<Rank>>& forbidden)
     : n_(static_cast<std::uint32_t>(slots.size())),
       pairs_(slots.size() * slots.size(), Pair::unused),
       free_(std::move(slots)),
       degree_(free_.size()) {
   for (std::uint32_t i = 0; i < n_; ++i) {
     at(i, i) = Pair::never;
+    for (const auto j : forbidden[i]) at(i, j) = Pair::never;
     for (const auto j : forced[i]) {
       SELMCAST_CHECK(free_[j] > 0, "forced pairs fit the slots");
       use(i, j);
@@ -85,19 +87,25 @@ bool PairFlow::fill(const std::vector<std::uint32_t>& demand,
   const auto missing = [&](std::uint32_t i) { return demand[i] - std::min(demand[i], degree_[i]); };
   std::vector<std::uint32_t> left(n_);
   for (std::uint32_t i = 0; i < n_; ++i) left[i] = missing(i);
+  /// Receivers in the order of preference; n is below 2^16.
+  struct Open {
+    std::uint64_t key;
+    Rank receiver;
+    auto operator<=>(const Open&) const = default;
+  };
+  std::vector<Open> open;
   for (std::uint32_t i = 0; i < n_; ++i) {
-    std::vector<std::uint32_t> open;
+    open.clear();
     for (std::uint32_t j = 0; j < n_; ++j) {
-      if (at(i, j) == Pair::unused && free_[j] > 0) open.push_back(j);
+      if (at(i, j) != Pair::unused || free_[j] == 0) continue;
+      const auto waited = age.empty() ? 0 : age[i][j];
+      open.push_back({std::uint64_t{n_ - free_[j]} << 48U | std::uint64_t{n_ - left[j]} << 32U |
+                          static_cast<std::uint32_t>(~waited),
+                      j});
     }
     const auto wanted = std::min<std::size_t>(left[i], open.size());
-    const auto key = [&](std::uint32_t j) {
-      const auto waited = age.empty() ? 0 : age[i][j];
-      return std::tuple(n_ - free_[j], n_ - left[j], ~waited, j);
-    };
-    std::partial_sort(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(wanted), open.end(),
-                      [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-    for (std::size_t r = 0; r < wanted; ++r) use(i, open[r]);
+    std::nth_element(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(wanted), open.end());
+    for (std::size_t r = 0; r < wanted; ++r) use(i, open[r].receiver);
     left[i] = 0;
   }
   std::vector<bool> tight(n_);

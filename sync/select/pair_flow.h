@@ -8,17 +8,19 @@
 
 namespace selmcast {
 
-/// Each pair (i, j) carries 0 or 1; receiver j takes at most slots[j]; self pairs are never used
-/// and forced pairs always. Senders' degrees only grow. Memory n^2 bytes.
+/// Each pair (i, j) carries 0 or 1; receiver j takes at most slots[j]; self pairs and
+/// forbidden pairs are never used, forced pairs always. Senders' degrees only grow. Memory n^2
+/// bytes.
 class PairFlow {
  public:
-  /// `forced` as forced_receivers() gives it, within the slots.
-  PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced);
+  /// `forced` (within the slots) and `forbidden` as by_sender() gives them, without a pair in both.
+  PairFlow(std::vector<std::uint32_t> slots, const std::vector<std::vector<Rank>>& forced,
+           const std::vector<std::vector<Rank>>& forbidden);
 
   /// Raises every sender to at least `demand[i]` receivers; false when that is impossible. First
   /// the Kleitman-Wang order (each sender takes the receivers with the most slots left, among
   /// equals those with the largest demand left of their own, then the oldest pairs, then the lowest
-  /// index), which alone is exact without forced pairs; then augmenting paths.
+  /// index), which alone is exact without forced and forbidden pairs; then augmenting paths.
   bool fill(const std::vector<std::uint32_t>& demand,
             const std::vector<std::vector<std::uint32_t>>& age);
   /// One more receiver for a sender by an augmenting path; the other degrees stay. On failure every

@@ -31,12 +31,14 @@ class Heuristic {
         random_(mix_seed(problem.seed)),
         random_ties_(ties == Ties::random),
         largest_first_(order == SenderOrder::largest_first),
-        receivers_(forced_receivers(problem)),
+        receivers_(by_sender(problem.forced, n_)),
         chosen_(std::size_t{n_} * n_),
         load_(n_) {
     for (Rank i = 0; i < n_; ++i) {
       for (const auto j : receivers_[i]) take(i, j);
     }
+    // Never open, so never taken.
+    for (const auto& [i, j] : problem.forbidden) chosen_[std::size_t{i} * n_ + j] = true;
   }
 
   void run() {

@@ -12,16 +12,11 @@ Result<Selection> select_random(const SelectionProblem& problem) {
   if (auto solvable = check_solvable(problem); !solvable) return solvable.error();
   const auto n = static_cast<std::uint32_t>(problem.p.size());
   Selection out;
-  out.receivers = forced_receivers(problem);
+  out.receivers = by_sender(problem.forced, n);
+  const auto forbidden = by_sender(problem.forbidden, n);
   for (std::uint32_t i = 0; i < n; ++i) {
     auto& chosen = out.receivers[i];
-    std::vector<Rank> open;
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (j != i && problem.rx_kbps[j] > 0 &&
-          !std::binary_search(chosen.begin(), chosen.end(), j)) {
-        open.push_back(j);
-      }
-    }
+    auto open = open_receivers(problem, i, chosen, forbidden[i]);
     // A partial Fisher-Yates shuffle: each set of the missing size is equally likely.
     SplitMix64 random(mix_seed(problem.seed) ^ mix_seed(~std::uint64_t{i}));
     const auto missing = problem.p[i] - std::min<std::size_t>(problem.p[i], chosen.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sync/select/explicit.h"
 #include "sync/select/feasible.h"
 #include "sync/select/rate.h"
 
@@ -40,16 +41,33 @@ Result<void> check_sizes(const SelectionProblem& problem) {
   return {};
 }
 
-Result<void> check_forced(const SelectionProblem& problem) {
-  const auto n = problem.p.size();
-  for (std::size_t f = 0; f < problem.forced.size(); ++f) {
-    const auto [i, j] = problem.forced[f];
-    const auto where = "forced[" + std::to_string(f) + "] is [" + std::to_string(i) + "," +
-                       std::to_string(j) + "]";
+using Pairs = std::vector<std::pair<Rank, Rank>>;
+
+std::string where_in(const char* field, const Pairs& pairs, std::size_t at) {
+  const auto [i, j] = pairs[at];
+  return std::string(field) + "[" + std::to_string(at) + "] is [" + std::to_string(i) + "," +
+         std::to_string(j) + "]";
+}
+
+Result<void> check_pairs(const char* field, const Pairs& pairs, std::size_t n) {
+  for (std::size_t f = 0; f < pairs.size(); ++f) {
+    const auto [i, j] = pairs[f];
+    const auto where = where_in(field, pairs, f);
     if (i >= n || j >= n) {
       return bad_input(where + "; ranks are 0 to " + std::to_string(n - 1));
     }
     if (i == j) return bad_input(where + "; a rank does not send to itself");
+  }
+  return {};
+}
+
+Result<void> check_disjoint(const Pairs& forced, const Pairs& forbidden) {
+  auto sorted = forced;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t f = 0; f < forbidden.size(); ++f) {
+    if (!std::binary_search(sorted.begin(), sorted.end(), forbidden[f])) continue;
+    return bad_input(where_in("forbidden", forbidden, f) +
+                     "; that pair is forced as well, drop it from one of them");
   }
   return {};
 }
@@ -78,23 +96,30 @@ Result<void> check_problem(const SelectionProblem& problem) {
                      "; with " + std::to_string(n) + " ranks it must be 1 to " +
                      std::to_string(n - 1));
   }
-  return check_forced(problem);
+  if (auto forced = check_pairs("forced", problem.forced, n); !forced) return forced;
+  if (auto banned = check_pairs("forbidden", problem.forbidden, n); !banned) return banned;
+  return check_disjoint(problem.forced, problem.forbidden);
 }
 
 Result<void> check_solvable(const SelectionProblem& problem) {
   const auto with_rate = static_cast<std::uint32_t>(
       std::count_if(problem.rx_kbps.begin(), problem.rx_kbps.end(), [](Kbps d) { return d > 0; }));
+  const auto forbidden = by_sender(problem.forbidden, problem.p.size());
   for (std::size_t i = 0; i < problem.p.size(); ++i) {
     if (problem.tx_kbps[i] == 0) {
       return bad_input("no solution: sender " + std::to_string(i) +
                        " has no available transmit rate");
     }
     const auto others = with_rate - (problem.rx_kbps[i] > 0 ? 1U : 0U);
-    if (others < problem.p[i]) {
-      return bad_input("no solution: sender " + std::to_string(i) +
-                       " needs p = " + std::to_string(problem.p[i]) + " receivers, but only " +
-                       std::to_string(others) + " other ranks have available receive rate");
-    }
+    auto banned = std::uint32_t{0};
+    for (const auto j : forbidden[i]) banned += problem.rx_kbps[j] > 0 ? 1 : 0;
+    if (others - banned >= problem.p[i]) continue;
+    return bad_input("no solution: sender " + std::to_string(i) +
+                     " needs p = " + std::to_string(problem.p[i]) + " receivers, but only " +
+                     std::to_string(others) + " other ranks have available receive rate" +
+                     (banned == 0 ? ""
+                                  : " and " + std::to_string(banned) + " of them " +
+                                        (banned == 1 ? "is" : "are") + " forbidden"));
   }
   for (const auto& [i, j] : problem.forced) {
     if (problem.rx_kbps[j] > 0) continue;

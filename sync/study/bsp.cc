@@ -45,8 +45,10 @@ Result<RoundOutcome> optimum_of(const SelectionProblem& problem) {
   std::vector<std::uint32_t> most(n, n - 1);
   if (unicast) most = slots_at(problem.tx_kbps, *rate, n - 1);
   const auto wanted = std::accumulate(most.begin(), most.end(), std::int64_t{0});
+  DegreeTest test(n);
+  test.load(slots);
   return RoundOutcome{static_cast<double>(rate->den) / static_cast<double>(rate->num),
-                      static_cast<std::uint64_t>(wanted + flow_deficit(most, slots))};
+                      static_cast<std::uint64_t>(wanted + test.deficit(most))};
 }
 
 Result<RoundOutcome> run_round(const SelectionProblem& problem, Method method) {

@@ -146,7 +146,10 @@ class BadInput(unittest.TestCase):
         for change, words in (
             ({"p": 3}, ("p",)), ({"p": [2, 2]}, ("p",)), ({"tx_kbps": [9, -1, 9]}, ("tx_kbps",)),
             ({"fanout": "broadcast"}, ("fanout",)), ({"speed": 1}, ("speed",)),
-            ({"forced": [[0, 0]]}, ("forced",)), ({"rx_kbps": [0, 0, 0]}, ()),
+            ({"forced": [[0, 0]]}, ("forced",)),
+            ({"forbidden": [[0, 1]]}, ("sender 0", "forbidden")),
+            ({"p": 1, "forced": [[0, 1]], "forbidden": [[0, 1]]}, ("forbidden[0]", "forced")),
+            ({"rx_kbps": [0, 0, 0]}, ()),
         ):
             with self.subTest(change=change):
                 self.refuse(["plan"], *words, text=json.dumps({**good, **change}))

@@ -111,8 +111,10 @@ void add_edges(const View& view, SplitMix64& random, Hash& hash) {
   problem.tx_kbps = view.tx;
   problem.rx_kbps = view.rx;
   problem.seed = random();
-  for (auto* select : {&select_exact, &select_published, &select_random}) {
-    const auto selection = (*select)(problem);
+  using Select = Result<Selection> (*)(const SelectionProblem&);
+  for (const Select select :
+       {Select{&select_exact}, Select{&select_published}, Select{&select_random}}) {
+    const auto selection = select(problem);
     hash.add(selection.has_value() ? 1 : 0);
     if (!selection) continue;
     hash.add(selection->rate);

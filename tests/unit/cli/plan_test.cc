@@ -66,6 +66,25 @@ TEST(Plan, AlgorithmsDiffer) {
   EXPECT_EQ(again["receivers"], random["receivers"]);
 }
 
+// Worked by hand: 0 may only reach 2 and 1 only 0, so 2 reaches 1; each has one slot at rate 10,
+// and at that rate nothing is left.
+TEST(Plan, ForbiddenPairsAreLeftOut) {
+  const std::string problem =
+      R"({"p": 1, "tx_kbps": [99,99,99], "rx_kbps": [10,10,10], "forbidden": [[0,1],[1,2]])";
+  const auto receivers = Json::parse("[[2],[0],[1]]");
+  for (const auto* algorithm : {"exact", "published"}) {
+    const auto answer = answer_of(problem + R"(, "algorithm": ")" + algorithm + "\"}");
+    EXPECT_EQ(answer["rate_kbps"]["num"], 10) << algorithm;
+    EXPECT_EQ(answer["receivers"], receivers) << algorithm;
+  }
+  for (int seed = 0; seed < 20; ++seed) {
+    const auto answer =
+        answer_of(problem + R"(, "algorithm": "random", "seed": )" + std::to_string(seed) + "}");
+    EXPECT_EQ(answer["receivers"][0], receivers[0]);
+    EXPECT_EQ(answer["receivers"][1], receivers[1]);
+  }
+}
+
 TEST(Plan, ForcedPairsAgesAndPerSenderP) {
   const auto answer = answer_of(
       R"({"p": [1, 2, 1, 1], "tx_kbps": [99,99,99,99], "rx_kbps": [10,10,10,10],
@@ -140,6 +159,19 @@ TEST(Plan, BadInputNamesFieldAndValue) {
       {R"({"p": 1, "forced": [[0,1],[0,3]], )" + ok + "}", "forced[1] is [0,3]; ranks are 0 to 2"},
       {R"({"p": 1, "forced": [[1,1]], )" + ok + "}", "forced[0] is [1,1]"},
       {R"({"p": 1, "forced": 3, )" + ok + "}", "forced is 3"},
+      {R"({"p": 1, "forbidden": [[0]], )" + ok + "}", "forbidden[0] is [0]; allowed: a pair"},
+      {R"({"p": 1, "forbidden": [[2,0],[0,3]], )" + ok + "}",
+       "forbidden[1] is [0,3]; ranks are 0 to 2"},
+      {R"({"p": 1, "forbidden": [[1,1]], )" + ok + "}", "forbidden[0] is [1,1]"},
+      {R"({"p": 1, "forbidden": "none", )" + ok + "}", "forbidden is \"none\""},
+      {R"({"p": 1, "forced": [[0,1]], "forbidden": [[1,0],[0,1]], )" + ok + "}",
+       "forbidden[1] is [0,1]; that pair is forced as well"},
+      {R"({"p": 2, "forbidden": [[0,1]], )" + ok + "}",
+       "sender 0 needs p = 2 receivers, but only 2 other ranks have available receive rate and 1 "
+       "of "
+       "them is forbidden"},
+      {R"({"p": 1, "layout": "rows", "forbidden": [[0,1]], )" + ok + "}",
+       "drop age, forced and forbidden"},
       {R"({"p": 1, "fanout": "broadcast", )" + ok + "}",
        "fanout is \"broadcast\"; allowed: multicast, unicast"},
       {R"({"p": 1, "algorithm": 1, )" + ok + "}",
@@ -152,7 +184,8 @@ TEST(Plan, BadInputNamesFieldAndValue) {
       {R"({"p": 1, "round": 2, )" + ok + "}", "round needs layout \"rows\""},
       {R"({"p": 1, "k": 2, "algorithm": "published", )" + ok + "}", "k needs algorithm \"exact\""},
       {R"({"p": 1, "layout": "rows", "algorithm": "random", )" + ok + "}", "needs algorithm"},
-      {R"({"p": 1, "layout": "rows", "forced": [[0,1]], )" + ok + "}", "drop age and forced"},
+      {R"({"p": 1, "layout": "rows", "forced": [[0,1]], )" + ok + "}",
+       "drop age, forced and forbidden"},
       {R"({"p": [1,2,1], "layout": "rows", )" + ok + "}", "needs the same p for all"},
       {R"({"p": 1, "tx_kbps": [9,0,9], "rx_kbps": [5,5,5]})", "sender 1 has no available transmit"},
       {R"({"p": 2, "tx_kbps": [9,9,9], "rx_kbps": [5,5,0]})", "sender 0 needs p = 2 receivers"},

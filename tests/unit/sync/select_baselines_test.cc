@@ -41,13 +41,17 @@ TEST(SelectPublished, FallsIntoTheLastSenderTraps) {
   EXPECT_EQ(selection->rate, (RateFraction{3, 2}));
 }
 
-// Equal links and odd n: the time is (p+1)/p of the optimum (ties by index).
-TEST(SelectPublished, OddRingsOfEqualLinksCostOneSlot) {
+// Equal links, odd n, p < n/2: the optimum gives every receiver p slots, the heuristic
+// with ties by index leaves its last sender a receiver that is full already.
+TEST(SelectPublished, EqualLinksOfOddRingsCostOneSlot) {
   for (std::uint32_t n = 5; n <= 51; n += 2) {
-    const auto selection = select_published(uniform(1, std::vector<Kbps>(n, 6)));
-    ASSERT_TRUE(selection.has_value());
-    EXPECT_EQ(selection->rate, (RateFraction{3, 1})) << n;
-    EXPECT_EQ(select_exact(uniform(1, std::vector<Kbps>(n, 6))).value().rate, (RateFraction{6, 1}));
+    for (std::uint32_t p = 1; p < n / 2; ++p) {
+      const auto problem = uniform(p, std::vector<Kbps>(n, 6));
+      const auto published = select_published(problem), exact = select_exact(problem);
+      ASSERT_TRUE(published.has_value() && exact.has_value());
+      EXPECT_EQ(exact->rate, reduced(6, p)) << n << " " << p;
+      EXPECT_EQ(published->rate, reduced(6, p + 1)) << n << " " << p;
+    }
   }
 }
 
@@ -84,9 +88,16 @@ void for_random_problems(const Check& check) {
     for (Rank i = 0; i < n && random.chance(0.7); ++i) {
       const auto j = static_cast<Rank>(random.below(n));
       if (j != i && problem.rx_kbps[j] > 0) problem.forced.emplace_back(i, j);
+      const auto not_to = static_cast<Rank>(random.below(n));
+      if (not_to != i && not_to != j) problem.forbidden.emplace_back(i, not_to);
     }
     check(problem);
   }
+}
+
+bool is_forbidden(const SelectionProblem& problem, Rank i, Rank j) {
+  return std::find(problem.forbidden.begin(), problem.forbidden.end(), std::pair{i, j}) !=
+         problem.forbidden.end();
 }
 
 TEST(SelectPublished, IsAdmissibleNeverBetterThanExactAndLeavesNoRoom) {
@@ -103,6 +114,7 @@ TEST(SelectPublished, IsAdmissibleNeverBetterThanExactAndLeavesNoRoom) {
     for (Rank i = 0; i < problem.p.size(); ++i) {
       for (Rank j = 0; j < problem.p.size(); ++j) {
         if (i == j || reference::contains(published->receivers[i], j)) continue;
+        if (is_forbidden(problem, i, j)) continue;
         auto more = published->receivers;
         more[i].push_back(j);
         EXPECT_TRUE(problem.rx_kbps[j] == 0 || reference::rate_of(problem, more) < y);

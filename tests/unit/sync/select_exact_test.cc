@@ -1,14 +1,19 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <iostream>
 #include <numeric>
 
 #include "sync/select/selection.h"
+#include "tests/unit/sync/select_problems.h"
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
 namespace {
 
+using reference::describe;
 using reference::Graph;
+using reference::random_problem;
 using reference::Ratio;
 using reference::ratio;
 
@@ -19,52 +24,6 @@ SelectionProblem uniform(std::uint32_t p, std::vector<Kbps> rx) {
   problem.p.assign(rx.size(), p);
   problem.tx_kbps.assign(rx.size(), kUnlimited);
   problem.rx_kbps = std::move(rx);
-  return problem;
-}
-
-std::string describe(const SelectionProblem& problem) {
-  std::string out = problem.fanout == Fanout::unicast ? "unicast" : "multicast";
-  const auto list = [&out](const char* name, const auto& values) {
-    out.append(" ").append(name).append("=");
-    for (const auto v : values) out.append(std::to_string(v)).append(",");
-  };
-  list("p", problem.p);
-  list("tx", problem.tx_kbps);
-  list("rx", problem.rx_kbps);
-  for (const auto& [i, j] : problem.forced) {
-    out.append(" ").append(std::to_string(i)).append("->").append(std::to_string(j));
-  }
-  return out + " k=" + std::to_string(problem.k);
-}
-
-/// Random small rates (ties and zeros are frequent), p, forced pairs, ages and k.
-SelectionProblem random_problem(SplitMix64& random, std::uint32_t n) {
-  SelectionProblem problem;
-  const bool same_p = random.chance(0.5);
-  const auto p = static_cast<std::uint32_t>(1 + random.below(n - 1));
-  const auto spread = static_cast<std::uint32_t>(random.chance(0.5) ? 4 : 20);
-  problem.fanout = random.chance(0.5) ? Fanout::unicast : Fanout::multicast;
-  const bool narrow_senders = random.chance(0.5);
-  for (std::uint32_t r = 0; r < n; ++r) {
-    problem.p.push_back(same_p ? p : static_cast<std::uint32_t>(1 + random.below(n - 1)));
-    problem.tx_kbps.push_back(narrow_senders ? 1 + random.below(spread) : kUnlimited);
-    problem.rx_kbps.push_back(random.chance(0.1) ? 0 : 1 + random.below(spread));
-  }
-  if (random.chance(0.4)) {
-    for (std::uint32_t i = 0; i < n; ++i) {
-      for (std::uint32_t j = 0; j < n; ++j) {
-        if (i != j && problem.rx_kbps[j] > 0 && random.chance(0.2))
-          problem.forced.emplace_back(i, j);
-      }
-    }
-  }
-  if (random.chance(0.6)) {
-    problem.age.assign(n, std::vector<std::uint32_t>(n));
-    for (auto& row : problem.age) {
-      for (auto& age : row) age = static_cast<std::uint32_t>(random.below(6));
-    }
-  }
-  if (random.chance(0.25)) problem.k = static_cast<std::uint32_t>(1 + random.below(n));
   return problem;
 }
 
@@ -135,6 +94,28 @@ bool compare_with_exhaustive(const SelectionProblem& problem, const std::vector<
   return true;
 }
 
+/// How many solved instances had which feature.
+struct Features {
+  int solved = 0, multicast = 0, unicast = 0, mixed_p = 0, forced = 0, forbidden = 0, k = 0,
+      ages = 0;
+
+  void count(const SelectionProblem& problem) {
+    ++solved;
+    ++(problem.fanout == Fanout::unicast ? unicast : multicast);
+    const auto& p = problem.p;
+    mixed_p += std::adjacent_find(p.begin(), p.end(), std::not_equal_to<>()) == p.end() ? 0 : 1;
+    forced += problem.forced.empty() ? 0 : 1;
+    forbidden += problem.forbidden.empty() ? 0 : 1;
+    k += problem.k > 0 ? 1 : 0;
+    ages += problem.age.empty() ? 0 : 1;
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Features& f) {
+  return out << f.solved << " solved: multicast " << f.multicast << ", unicast " << f.unicast
+             << ", mixed p " << f.mixed_p << ", forced " << f.forced << ", forbidden "
+             << f.forbidden << ", k " << f.k << ", ages " << f.ages;
+}
+
 class Exhaustive : public testing::TestWithParam<std::pair<std::uint32_t, int>> {};
 
 TEST_P(Exhaustive, RateReceiversDegreesAndAgesAreOptimal) {
@@ -144,17 +125,24 @@ TEST_P(Exhaustive, RateReceiversDegreesAndAgesAreOptimal) {
     graphs.push_back(reference::graph_of(n, mask));
   }
   SplitMix64 random(20220516 + n);
-  int solved = 0;
+  Features seen;
   for (int instance = 0; instance < instances && !HasFailure(); ++instance) {
-    solved += compare_with_exhaustive(random_problem(random, n), graphs) ? 1 : 0;
+    const auto problem = random_problem(random, n);
+    if (compare_with_exhaustive(problem, graphs)) seen.count(problem);
   }
-  EXPECT_GT(solved, instances / 3);
-  EXPECT_LT(solved, instances) << "some instances must have no solution";
+  std::cout << "n=" << n << ": " << instances << " instances, " << seen << "\n";
+  EXPECT_GT(seen.solved, instances / 3);
+  EXPECT_LT(seen.solved, instances) << "some instances must have no solution";
+  const int least = instances / 20;
+  EXPECT_TRUE(seen.multicast > least && seen.unicast > least && seen.forced > least &&
+              seen.k > least && seen.ages > least);
+  // Two ranks have nobody else to turn to.
+  EXPECT_TRUE(n == 2 || (seen.mixed_p > least && seen.forbidden > least));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllDigraphs, Exhaustive,
-                         testing::Values(std::pair{2U, 1000}, std::pair{3U, 3000},
-                                         std::pair{4U, 1200}));
+                         testing::Values(std::pair{2U, 1000}, std::pair{3U, 4000},
+                                         std::pair{4U, 3000}));
 
 TEST(SelectExact, LargerInstancesAgreeWithQuotientsAndFlows) {
   SplitMix64 random(77);
@@ -186,7 +174,7 @@ TEST(SelectExact, LargerInstancesAgreeWithQuotientsAndFlows) {
         if (floor > 0 && problem.rx_kbps[i] > 0 && Ratio{problem.rx_kbps[i], floor} < rate)
           return false;
       }
-      reference::MaximumPairs flow(reference::slots(problem.rx_kbps, rate), problem.forced);
+      reference::MaximumPairs flow(reference::slots(problem.rx_kbps, rate), problem);
       return flow.run(demand) == needed;
     };
     EXPECT_TRUE(fits(y)) << describe(problem);
@@ -195,7 +183,7 @@ TEST(SelectExact, LargerInstancesAgreeWithQuotientsAndFlows) {
 
     auto most = std::vector<std::uint32_t>(n, n - 1);
     if (problem.fanout == Fanout::unicast) most = reference::slots(problem.tx_kbps, y);
-    reference::MaximumPairs flow(reference::slots(problem.rx_kbps, y), problem.forced);
+    reference::MaximumPairs flow(reference::slots(problem.rx_kbps, y), problem);
     EXPECT_EQ(selection->total_receivers(), flow.run(most)) << describe(problem);
     EXPECT_TRUE(reference::admissible(problem, selection->receivers)) << describe(problem);
     EXPECT_FALSE(reference::rate_of(problem, selection->receivers) < y) << describe(problem);
@@ -384,6 +372,32 @@ TEST(SelectExact, SaysWhyThereIsNoSolution) {
               q.forced = {{1, 3}};
             }),
        "receiver 3 has no available receive rate"},
+      {"forbidden",
+       with(uniform(2, {5, 5, 0, 5}),
+            [](auto& q) {
+              q.forbidden = {{3, 0}, {3, 2}};
+            }),
+       "sender 3 needs p = 2 receivers, but only 2 other ranks have available receive rate and 1 "
+       "of "
+       "them is forbidden"},
+      {"both",
+       with(base,
+            [](auto& q) {
+              q.forced = {{0, 1}, {2, 3}}, q.forbidden = {{1, 0}, {2, 3}};
+            }),
+       "forbidden[1] is [2,3]; that pair is forced as well"},
+      {"forbidden self",
+       with(base,
+            [](auto& q) {
+              q.forbidden = {{0, 1}, {2, 2}};
+            }),
+       "forbidden[1] is [2,2]; a rank does not send to itself"},
+      {"forbidden range",
+       with(base,
+            [](auto& q) {
+              q.forbidden = {{4, 1}};
+            }),
+       "forbidden[0] is [4,1]; ranks are 0 to 3"},
       {"self",
        with(base,
             [](auto& q) {

@@ -47,7 +47,7 @@ inline bool contains(const std::vector<Rank>& list, Rank value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-/// p, forced pairs and receivers without rate; not the rate.
+/// p, forced and forbidden pairs and receivers without rate; not the rate.
 inline bool admissible(const SelectionProblem& problem, const Graph& graph) {
   for (std::size_t i = 0; i < graph.size(); ++i) {
     if (graph[i].size() < problem.p[i]) return false;
@@ -55,8 +55,9 @@ inline bool admissible(const SelectionProblem& problem, const Graph& graph) {
       if (problem.rx_kbps[j] == 0 || j == i) return false;
     }
   }
-  return std::all_of(problem.forced.begin(), problem.forced.end(),
-                     [&](const auto& pair) { return contains(graph[pair.first], pair.second); });
+  const auto has = [&](const auto& pair) { return contains(graph[pair.first], pair.second); };
+  return std::all_of(problem.forced.begin(), problem.forced.end(), has) &&
+         std::none_of(problem.forbidden.begin(), problem.forbidden.end(), has);
 }
 
 /// The best common rate of a graph, also bounded by the floor on slots.
@@ -99,13 +100,14 @@ inline std::uint64_t total_age(const SelectionProblem& problem, const Graph& gra
 }
 
 /// Most pairs with at most out[i] per sender and slots[j] per receiver (augmenting paths, depth
-/// first), with forced pairs in place. `fixed` = number of forced pairs that the answer contains.
+/// first), with the problem's forced pairs in place and its forbidden ones left out.
 class MaximumPairs {
  public:
-  MaximumPairs(std::vector<std::uint32_t> slots, const std::vector<std::pair<Rank, Rank>>& forced)
+  MaximumPairs(std::vector<std::uint32_t> slots, const SelectionProblem& problem)
       : n_(slots.size()), free_(std::move(slots)), used_(n_ * n_), banned_(n_ * n_), degree_(n_) {
     for (std::size_t i = 0; i < n_; ++i) banned_[i * n_ + i] = true;
-    for (const auto& [i, j] : forced) {
+    for (const auto& [i, j] : problem.forbidden) banned_[i * n_ + j] = true;
+    for (const auto& [i, j] : problem.forced) {
       if (banned_[i * n_ + j]) continue;
       banned_[i * n_ + j] = true;
       if (free_[j] == 0) overfull_ = true;
