@@ -8,6 +8,8 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 
 #include "cli/common.h"
@@ -283,6 +285,7 @@ Result<PlanRequest> read_request(std::string_view text) {
 struct PlanAnswer {
   Selection selection;
   std::uint32_t k_bound = 0, below_p = 0;
+  std::optional<RingPlan> ring;  ///< Of layout "rows".
 };
 
 /// Rounds in which the slowest receiver could hear everyone at this rate; 0 = never.
@@ -299,7 +302,7 @@ Result<PlanAnswer> solve(const PlanRequest& request) {
   const auto& problem = request.problem;
   PlanAnswer out;
   if (request.rows) {
-    const auto plan =
+    auto plan =
         RingPlan::make(problem.p[0], problem.tx_kbps, problem.rx_kbps, problem.k, problem.fanout);
     if (!plan) return plan.error();
     out.selection.rate = plan->rate();
@@ -309,6 +312,7 @@ Result<PlanAnswer> solve(const PlanRequest& request) {
     for (const auto& receivers : out.selection.receivers) {
       out.below_p += receivers.size() < problem.p[0] ? 1 : 0;
     }
+    out.ring = std::move(*plan);
     return out;
   }
   auto selection = request.algorithm == Algorithm::exact       ? select_exact(problem)
@@ -320,16 +324,34 @@ Result<PlanAnswer> solve(const PlanRequest& request) {
   return out;
 }
 
+Out fraction_json(const RateFraction& rate) {
+  return {{"num", rate.num},
+          {"den", rate.den},
+          {"value", static_cast<double>(rate.num) / static_cast<double>(rate.den)}};
+}
+
+/// What a schedule of rows means over its whole period.
+Out schedule_json(const RingPlan& ring) {
+  const auto age = ring.pair_age();
+  const auto slots = ring.slots();
+  const auto joins = std::accumulate(slots.begin(), slots.end(), std::uint64_t{0});
+  return {{"k", ring.period()},
+          {"pair_age", {{"worst", age.worst}, {"mean", age.mean}}},
+          {"pairs_never_served", age.unserved},
+          {"senders_below_p", ring.senders_below_p()},
+          {"group_entries_max", *std::max_element(slots.begin(), slots.end())},
+          {"joins_per_epoch", joins},
+          {"rate_without_k_kbps", fraction_json(ring.rate_without_bound())}};
+}
+
 std::string write_answer(const PlanRequest& request, const PlanAnswer& answer, double elapsed_us) {
   constexpr const char* kAlgorithms[] = {"exact", "published", "random"};
   const auto& selection = answer.selection;
-  const auto& [num, den] = selection.rate;
   Out out;
   out["schema"] = 1;
   out["algorithm"] = kAlgorithms[static_cast<std::size_t>(request.algorithm)];
   out["layout"] = request.rows ? "rows" : "edges";
-  out["rate_kbps"] = {
-      {"num", num}, {"den", den}, {"value", static_cast<double>(num) / static_cast<double>(den)}};
+  out["rate_kbps"] = fraction_json(selection.rate);
   out["receivers"] = selection.receivers;
   out["total_receivers"] = selection.total_receivers();
   out["out_degree_min"] = selection.out_degree_min();
@@ -338,6 +360,7 @@ std::string write_answer(const PlanRequest& request, const PlanAnswer& answer, d
                        {"slots", selection.bottleneck.slots}};
   out["k_bound"] = answer.k_bound;
   out["senders_below_p"] = answer.below_p;
+  if (answer.ring) out["schedule"] = schedule_json(*answer.ring);
   out["elapsed_us"] = std::round(elapsed_us * 10) / 10;
   return out.dump();
 }
@@ -403,7 +426,8 @@ void add_plan_command(CLI::App& app, int& exit_status) {
       "  forced, forbidden           [[sender, receiver], ..]: pairs to serve, pairs not to use\n"
       "  k              every receiver gets the slots to hear everyone within k rounds; 0 = no\n"
       "  layout, round  edges, or rows: round t of the ring plan (senders_below_p is that "
-      "round's)\n"
+      "round's;\n"
+      "                 schedule says what k costs, how long pairs wait, and what is joined)\n"
       "Example:\n"
       "  echo '{\"p\":1,\"tx_kbps\":[900,900,900],\"rx_kbps\":[400,300,200]}' | selmcast plan");
   command->callback([path, &exit_status] { exit_status = run_plan(*path); });

@@ -139,7 +139,6 @@ bool ShmTransport::room_at_all_targets(std::uint32_t bytes) noexcept {
     peer->blocked = true;
     ++blocked_;
     peer->room_for = bytes;
-    peer->ring.want_room();
     return false;
   }
   return true;

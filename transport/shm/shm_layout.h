@@ -16,8 +16,9 @@
 //   bell  the owner stores kAsleep sc, then loads every tail (and heads it waits for) sc, then
 //   sleeps.
 //         A sender stores tail sc, then loads bell sc. So one of the two sees the other's store.
-//   room_wanted  the sender stores 1 sc, then kAsleep in its own bell, then loads head sc. The
-//         receiver stores head sc, then exchanges room_wanted sc, then loads the sender's bell sc.
+//   room_wanted  the sender stores kAsleep in its own bell sc, then 1 here sc, then loads head sc.
+//         The receiver stores head sc, then exchanges room_wanted sc, then loads the sender's bell
+//         sc: one that sees the request sees the sender asleep, too.
 //   group_version  the owner changes `groups` relaxed, then adds 1 sc; senders load acquire and
 //   then
 //         read `groups` relaxed.

@@ -46,9 +46,12 @@ class RingProducer {
     refresh(control_->head.load(std::memory_order_acquire));
     return free_bytes() >= needed(bytes);
   }
-  /// As has_room(), for a producer that announced that it is about to sleep.
+  /// As has_room(), for a producer that announced that it is about to sleep; asks the consumer for
+  /// a ring of the bell when there is room.
   bool has_room_before_sleep(std::uint32_t bytes) noexcept {
-    // seq_cst: pairs with the consumer's store of head, see room_wanted in shm_layout.h.
+    // seq_cst: after the announcement and before the load of head, see room_wanted in shm_layout.h.
+    // An earlier request may have been answered while this producer was still awake.
+    control_->room_wanted.store(1, std::memory_order_seq_cst);
     refresh(control_->head.load(std::memory_order_seq_cst));
     return corrupt_ || free_bytes() >= needed(bytes);
   }
@@ -59,11 +62,6 @@ class RingProducer {
     tail_ = next_;
     // seq_cst: pairs with the consumer's loads of tail, acquire in take() and seq_cst before sleep.
     control_->tail.store(tail_, std::memory_order_seq_cst);
-  }
-  /// Asks the consumer for a ring of the bell when there is room.
-  void want_room() noexcept {
-    // seq_cst: pairs with RingConsumer::room_wanted().
-    control_->room_wanted.store(1, std::memory_order_seq_cst);
   }
 
  private:
@@ -131,7 +129,7 @@ class RingConsumer {
     if (!freed_ || (read_ - head_ + unread() > capacity_ / 2 && unread() != 0)) return false;
     // Plain load first: the exchange would take the line from the producer each time.
     if (control_->room_wanted.load(std::memory_order_seq_cst) == 0) return false;
-    // seq_cst: pairs with RingProducer::want_room().
+    // seq_cst: pairs with RingProducer::has_room_before_sleep().
     if (control_->room_wanted.exchange(0, std::memory_order_seq_cst) == 0) return false;
     freed_ = false;
     return true;

@@ -34,6 +34,23 @@ TEST(Plan, WritesTheDocumentedFields) {
   EXPECT_GE(answer["elapsed_us"].get<double>(), 0.0);
 }
 
+TEST(Plan, RowsSayWhatTheScheduleCosts) {
+  // Five rows of two, ten slots at 100. k = 4 asks for ceil(5/4) = 2 slots of the receiver with
+  // 100.
+  const auto answer = answer_of(
+      R"({"p": 2, "tx_kbps": [900,900,900,900,900], "rx_kbps": [300,200,200,200,100],
+          "layout": "rows", "k": 4})");
+  const auto& schedule = answer["schedule"];
+  EXPECT_EQ(answer["rate_kbps"]["num"], 50);
+  EXPECT_EQ(schedule["rate_without_k_kbps"]["num"], 100);
+  EXPECT_LE(schedule["k"], 4);
+  EXPECT_LE(schedule["pair_age"]["worst"], schedule["k"]);
+  EXPECT_EQ(schedule["pairs_never_served"], 0);
+  // Slots 4 (of at most n - 1), 4, 4, 4 and 2.
+  EXPECT_EQ(schedule["group_entries_max"], 4);
+  EXPECT_EQ(schedule["joins_per_epoch"], 18);
+}
+
 TEST(Plan, FractionsAreInLowestTerms) {
   const auto answer =
       answer_of(R"({"p": 3, "tx_kbps": [9000,9000,9000,9000], "rx_kbps": [2500,5000,5000,5000]})");

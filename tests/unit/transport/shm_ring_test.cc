@@ -288,7 +288,6 @@ TEST(ShmBell, NoWakeUpIsLostBetweenTwoThreads) {
     for (std::uint32_t i = 0; i < kCount; ++i) {
       const auto bytes = static_cast<std::uint32_t>(4 + random.below(20'000));
       while (!ring.producer.has_room(bytes)) {
-        ring.producer.want_room();
         if (!sleep_on_bell(sender_bell, kForever,
                            [&] { return ring.producer.has_room_before_sleep(bytes); })) {
           ++overslept;
@@ -325,6 +324,34 @@ TEST(ShmBell, NoWakeUpIsLostBetweenTwoThreads) {
   sender.join();
   EXPECT_EQ(overslept.load(), 0);
   EXPECT_EQ(expected, kCount);
+}
+
+TEST(ShmBell, ARequestAnsweredWhileAwakeIsMadeAgain) {
+  TestRing ring;
+  std::atomic<std::uint32_t> bell{kAwake};
+  std::uint32_t put = 0;
+  for (; ring.producer.has_room(20'000); ++put) {
+    ring.producer.begin(20'000, kFrameMax, 0);
+    ring.producer.commit();
+  }
+  ASSERT_FALSE(ring.producer.has_room_before_sleep(20'000));
+  // The consumer frees all but one record and answers; the producer has not announced its sleep.
+  Record record;
+  for (std::uint32_t taken = 0; taken + 1 < put; ++taken) {
+    ASSERT_EQ(ring.consumer.take(record), RingConsumer::Take::record);
+  }
+  ring.consumer.release_to(record.end);
+  ASSERT_TRUE(ring.consumer.room_wanted());
+  ring_bell(bell);
+  // Now it sleeps for more than that, and the consumer frees the rest before the kernel is entered.
+  EXPECT_TRUE(sleep_on_bell(bell, 5s, [&] {
+    const bool room = ring.producer.has_room_before_sleep(ring.capacity);
+    EXPECT_FALSE(room);
+    EXPECT_EQ(ring.consumer.take(record), RingConsumer::Take::record);
+    ring.consumer.release_to(record.end);
+    if (ring.consumer.room_wanted()) ring_bell(bell);
+    return room;
+  })) << "asleep, although the consumer has freed everything";
 }
 
 TEST(ShmBell, RingBeforeTheKernelIsEnteredIsNotLost) {
