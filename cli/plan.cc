@@ -332,16 +332,20 @@ Out fraction_json(const RateFraction& rate) {
 
 /// What a schedule of rows means over its whole period.
 Out schedule_json(const RingPlan& ring) {
-  const auto age = ring.pair_age();
   const auto slots = ring.slots();
   const auto joins = std::accumulate(slots.begin(), slots.end(), std::uint64_t{0});
-  return {{"k", ring.period()},
-          {"pair_age", {{"worst", age.worst}, {"mean", age.mean}}},
-          {"pairs_never_served", age.unserved},
-          {"senders_below_p", ring.senders_below_p()},
-          {"group_entries_max", *std::max_element(slots.begin(), slots.end())},
-          {"joins_per_epoch", joins},
-          {"rate_without_k_kbps", fraction_json(ring.rate_without_bound())}};
+  Out out = {{"k", ring.period()},
+             {"group_entries_max", *std::max_element(slots.begin(), slots.end())},
+             {"joins_per_epoch", joins},
+             {"rate_without_k_kbps", fraction_json(ring.rate_without_bound())}};
+  // Walks all pairs of the period, so not where these would fill the memory.
+  constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;
+  if ((joins + ring.members()) * ring.period() > kListedMax) return out;
+  const auto age = ring.pair_age();
+  out["pair_age"] = {{"worst", age.worst}, {"mean", age.mean}};
+  out["pairs_never_served"] = age.unserved;
+  out["senders_below_p"] = ring.senders_below_p();
+  return out;
 }
 
 std::string write_answer(const PlanRequest& request, const PlanAnswer& answer, double elapsed_us) {

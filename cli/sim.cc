@@ -40,6 +40,24 @@ Result<Experiment> find_experiment(const std::string& name) {
                    "list");
 }
 
+/// One document at most on standard output, and no file named twice.
+Result<void> check_outputs(const SimCommand& command, const OutputFile& csv, const OutputFile& svg,
+                           const JsonOutput& json) {
+  const int standard = (csv.is_standard_output() ? 1 : 0) + (svg.is_standard_output() ? 1 : 0) +
+                       (json.human() == nullptr ? 1 : 0);
+  if (standard > 1) {
+    return bad_input("--csv, --svg, --json: only one of them can be standard output");
+  }
+  const std::string* const paths[] = {&command.csv_path, &command.svg_path, &command.own.json};
+  for (int a = 0; a < 3; ++a) {
+    for (int b = a + 1; b < 3; ++b) {
+      if (paths[a]->empty() || *paths[a] != *paths[b]) continue;
+      return bad_input("--csv, --svg, --json: two of them name " + *paths[a]);
+    }
+  }
+  return {};
+}
+
 Result<void> run_experiment(const SimCommand& command) {
   const auto experiment = find_experiment(command.experiment);
   if (!experiment) return experiment.error();
@@ -49,6 +67,7 @@ Result<void> run_experiment(const SimCommand& command) {
   if (!svg) return svg.error();
   auto json = JsonOutput::open(command.own.json);
   if (!json) return json.error();
+  if (auto ok = check_outputs(command, *csv, *svg, *json); !ok) return ok;
   if (auto dropped = json->drop_old(); !dropped) return dropped;
   if (auto dropped = csv->drop_old(); !dropped) return dropped;
   if (auto dropped = svg->drop_old(); !dropped) return dropped;
@@ -69,7 +88,10 @@ Result<void> run_experiment(const SimCommand& command) {
   if (svg->wanted()) {
     if (auto written = svg->write(study_svg(*experiment, *table)); !written) return written;
   }
-  if (json->human() != nullptr) std::fputs(study_text(*experiment, *table).c_str(), json->human());
+  const bool free = !csv->is_standard_output() && !svg->is_standard_output();
+  if (free && json->human() != nullptr) {
+    std::fputs(study_text(*experiment, *table).c_str(), json->human());
+  }
   const auto trials = command.trials == 0 ? experiment->trials : command.trials;
   return json->write(study_json(*experiment, *table, options.seed, trials));
 }
@@ -77,12 +99,18 @@ Result<void> run_experiment(const SimCommand& command) {
 Result<void> run_own(const SimCommand& command) {
   auto json = JsonOutput::open(command.own.json);
   if (!json) return json.error();
-  if (auto dropped = json->drop_old(); !dropped) return dropped;
   auto document =
       command.level == "engine" ? simulate_engine(command.own) : simulate_flows(command.own);
-  if (!document) return document.error();
+  if (!document) {
+    // Refused input leaves the result of an earlier run, as everywhere.
+    if (document.error().kind == ErrorKind::bad_input) return document.error();
+    if (auto dropped = json->drop_old(); !dropped) return dropped;
+    return document.error();
+  }
   if (json->human() != nullptr) std::fputs(own_text(*document).c_str(), json->human());
-  return json->write(std::move(*document));
+  const bool verified = document->value("verified", true);
+  if (auto written = json->write(std::move(*document)); !written || verified) return written;
+  return failed("sim: the simulated job is not verified; see its rounds");
 }
 
 Result<void> list_experiments(const SimCommand& command) {
@@ -96,7 +124,10 @@ Result<void> list_experiments(const SimCommand& command) {
 }
 
 Result<void> run_sim(const SimCommand& command) {
-  if (command.experiment == "list") return list_experiments(command);
+  if (command.experiment == "list") {
+    if (command.csv_path.empty() && command.svg_path.empty()) return list_experiments(command);
+    return bad_input("--csv, --svg: a list has no figures; name an experiment");
+  }
   if (!(command.minutes > 0.0 && command.minutes <= 1000.0)) {
     return bad_input("--minutes: " + text_of(command.minutes) + " is not within 0 < M <= 1000");
   }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "base/random.h"
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
 #include "sync/policy.h"
 #include "sync/program.h"
+#include "sync/schedule.h"
 #include "sync/select/pair_age.h"
 #include "sync/select/ring_plan.h"
 #include "sync/select/selection.h"
@@ -32,37 +34,68 @@ double value_of(const RateFraction& rate) {
   return static_cast<double>(rate.num) / static_cast<double>(rate.den);
 }
 
+/// Pairs of one cycle that may be listed: 256 MiB of them.
+constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;
+
+/// What repeats after `cycle` rounds, for `rounds` of them.
+template <class T>
+std::vector<T> repeated(const std::vector<T>& cycle, std::uint32_t rounds) {
+  std::vector<T> out(rounds);
+  for (std::uint32_t t = 0; t < rounds; ++t) out[t] = cycle[t % cycle.size()];
+  return out;
+}
+
+/// A schedule as the engine would compile it, pair by pair.
+FlowPlan listed_flows(const Schedule& schedule, std::uint32_t rounds) {
+  FlowPlan out;
+  std::vector<double> rates;
+  std::vector<std::uint64_t> totals;
+  for (std::size_t t = 0; t < schedule.cycle.size(); ++t) {
+    std::uint64_t total = 0;
+    for (const auto& list : schedule.cycle[t]) {
+      total += list.size();
+      out.below_p += list.size() < schedule.p ? 1 : 0;
+    }
+    totals.push_back(total);
+    rates.push_back(value_of(schedule.rates[t]));
+  }
+  out.k = schedule.period;
+  out.rates_kbps = repeated(rates, rounds);
+  out.receivers = repeated(totals, rounds);
+  out.age = pair_age_of(schedule.cycle);
+  return out;
+}
+
+/// Row groups: the ring plan, listed only where there is room for all its pairs.
 Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  const auto p = policy.select == SelectKind::all ? n - 1 : policy.p;
-  const auto ring =
-      RingPlan::make(p, links.tx_kbps, links.rx_kbps, policy.resolved_k(n), fanout_of(policy));
+  const auto ring = RingPlan::make(policy.p, links.tx_kbps, links.rx_kbps, policy.resolved_k(n),
+                                   fanout_of(policy));
   if (!ring) return ring.error();
   FlowPlan out;
   out.k = ring->period();
-  out.age = ring->pair_age();
-  const bool everyone = policy.groups == GroupKind::sender;
-  for (std::uint32_t t = 0; t < rounds; ++t) {
-    out.rates_kbps.push_back(value_of(ring->rate()));
-    // Later rounds repeat the plan.
-    if (t >= ring->period()) {
-      out.receivers.push_back(out.receivers[t % ring->period()]);
-      continue;
-    }
+  const auto slots = ring->slots();
+  const auto pairs = std::accumulate(slots.begin(), slots.end(), std::uint64_t{0});
+  const bool listed = (pairs + n) * ring->period() <= kListedMax;
+  if (listed) out.age = ring->pair_age();
+  std::vector<std::uint64_t> totals;
+  const auto looked_at = listed ? ring->period() : std::min(rounds, ring->period());
+  for (std::uint32_t t = 0; t < looked_at; ++t) {
     std::uint64_t total = 0;
-    for (const auto& list : ring->edges_of(t, everyone)) {
+    for (const auto& list : ring->edges_of(t)) {
       total += list.size();
-      out.below_p += list.size() < p ? 1 : 0;
+      out.below_p += list.size() < policy.p ? 1 : 0;
     }
-    out.receivers.push_back(total);
+    totals.push_back(total);
   }
+  out.rates_kbps.assign(rounds, value_of(ring->rate()));
+  out.receivers = repeated(totals, rounds);
   return out;
 }
 
 Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds,
                               std::uint64_t seed) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;  // Pairs; 256 MiB.
   const bool listed = std::uint64_t{kRandomCycle} * n * policy.p <= kListedMax;
   SelectionProblem problem;
   problem.p.assign(n, policy.p);
@@ -73,7 +106,8 @@ Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std:
   std::vector<std::vector<std::vector<Rank>>> cycle;
   const auto drawn = listed ? kRandomCycle : std::min(rounds, kRandomCycle);
   for (std::uint32_t t = 0; t < drawn; ++t) {
-    problem.seed = mix_seed(mix_seed(seed) + t);
+    // As the engine draws them for its first view.
+    problem.seed = mix_seed(seed) ^ mix_seed(std::uint64_t{kRandomCycle} + t);
     auto selection = select_random(problem);
     if (!selection) return selection.error();
     out.rates_kbps.push_back(value_of(selection->rate));
@@ -88,6 +122,33 @@ Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std:
   out.receivers.resize(rounds);
   if (listed) out.age = pair_age_of(cycle);
   return out;
+}
+
+Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const RunOptions& options) {
+  const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
+  if (policy.select == SelectKind::random) {
+    return random_flows(policy, links, options.rounds, options.seed);
+  }
+  View view;
+  view.epoch = 1;
+  view.seed = options.seed;
+  view.members.resize(n);
+  std::iota(view.members.begin(), view.members.end(), 0U);
+  view.tx_kbps = links.tx_kbps;
+  view.rx_kbps = links.rx_kbps;
+  const bool rows = policy.groups == GroupKind::rows && policy.route == RouteKind::star;
+  const bool all = policy.select == SelectKind::all;
+  if (rows && !all) return ring_flows(policy, links, options.rounds);
+  const auto receivers = all ? n - 1 : policy.p;
+  if (std::uint64_t{n} * receivers * std::max(1U, policy.resolved_k(n)) > kListedMax) {
+    return bad_input("too many pairs to list for " + to_string(policy) +
+                     "; use groups=rows, or fewer ranks");
+  }
+  // The engine's own checks and messages first.
+  if (auto compiled = compile(view, policy, 0); !compiled) return compiled.error();
+  const auto schedule = make_schedule(view, policy);
+  if (!schedule) return schedule.error();
+  return listed_flows(*schedule, options.rounds);
 }
 
 Json document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n, std::uint64_t bytes) {
@@ -139,10 +200,12 @@ Result<Json> simulate_flows(const RunOptions& options) {
   if (auto ok = check_policy(*policy, n); !ok) return ok.error();
   const auto elements = parameter_count(options);
   if (!elements) return elements.error();
-  if (options.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
-  const auto plan = policy->select == SelectKind::random
-                        ? random_flows(*policy, *links, options.rounds, options.seed)
-                        : ring_flows(*policy, *links, options.rounds);
+  constexpr std::uint32_t kRoundsMax = 1'000'000;
+  if (options.rounds == 0 || options.rounds > kRoundsMax) {
+    return bad_input("--rounds: " + std::to_string(options.rounds) + " is not within 1.." +
+                     std::to_string(kRoundsMax) + " at flow level");
+  }
+  const auto plan = flows_of(*policy, *links, options);
   if (!plan) return bad_input(options.links_file + ": " + plan.error().message);
   return document_of(*policy, *plan, n, *elements * sizeof(float));
 }

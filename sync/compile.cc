@@ -191,6 +191,7 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
                         PlanHistory& history) {
   const auto self = check_view(view, policy, self_rank);
   if (!self) return self.error();
+  history.change = {};
   if (view.members.size() == 1) return alone(view);
   if (uses_rows(policy)) {
     if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();

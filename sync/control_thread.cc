@@ -1,5 +1,7 @@
 #include "sync/control_thread.h"
 
+#include <new>
+
 namespace selmcast {
 
 namespace {
@@ -34,7 +36,17 @@ void ControlThread::loop() {
                           " lost the job's store: " + updated.error().message));
     } else if (!engine_.failed()) {
       // The job has started: what it meets from here on is a failure, not bad input.
-      if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(failed(ok.error().message));
+      try {
+        try {
+          if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(failed(ok.error().message));
+        } catch (const std::bad_alloc&) {
+          engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+                                   " has no memory left for the plan of a new view"));
+        }
+      } catch (const std::bad_alloc&) {
+        engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+                                 " has no memory left for the plan of a new view"));
+      }
     }
     {
       const std::lock_guard lock(mutex_);

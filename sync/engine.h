@@ -96,7 +96,7 @@ class Engine {
   struct Totals {
     PortCounters port;
     ReceiveCounters receive;
-    std::uint64_t foreign = 0, transition = 0;
+    std::uint64_t foreign = 0, transition = 0;  ///< Counted from report to report.
   };
 
   // Mailboxes.

@@ -91,7 +91,11 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
 
 void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   const FrameHeader& header = frame.header;
-  if (current_ == nullptr || header.epoch != current_->program.epoch) return;
+  if (current_ == nullptr) return;
+  if (header.epoch != current_->program.epoch) {
+    ++transition_frames_;
+    return;
+  }
   const auto& senders = current_->program.round(header.round).senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
     // Around a change of view this rank is, or was until just now, in the groups of both.
@@ -120,7 +124,11 @@ void Engine::begin_round(TimePoint now) noexcept {
   const std::size_t slot = round_ % program.cycle.size();
   running_ = true;
   round_begun_ = now;
+  const Totals reported = at_begin_;
   at_begin_ = totals();
+  // Frames that came while this rank held at a boundary belong to the round that follows.
+  at_begin_.foreign = reported.foreign;
+  at_begin_.transition = reported.transition;
   accumulator_->begin();
   const RoundPlan& plan = program.cycle[slot];
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
@@ -165,6 +173,8 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
   report_.foreign_frames = end.foreign - begin.foreign;
   report_.transition_frames = end.transition - begin.transition;
+  at_begin_.foreign = end.foreign;
+  at_begin_.transition = end.transition;
   report_.membership_changes = std::exchange(membership_changes_, 0);
   std::uint32_t unheard = 0;
   report_.receivers.clear();

@@ -84,8 +84,9 @@ void reorder(RowLayout& layout, const std::vector<std::uint32_t>& order) {
   }
 }
 
-/// The groups of the rows of a new ring plan: those there are, without the rows in which the
-/// leaving columns began, as when the layout is edited.
+/// Groups for a new ring plan of equal slots: those there are, without the rows in which the
+/// leaving columns began. Equal columns follow each other around the ring, so most members keep
+/// theirs.
 std::vector<std::uint32_t> groups_for(const RowLayout& layout,
                                       std::span<const std::uint32_t> leaving, std::uint32_t n) {
   auto groups = layout.groups;
@@ -97,6 +98,17 @@ std::vector<std::uint32_t> groups_for(const RowLayout& layout,
   }
   groups.resize(n);
   return groups;
+}
+
+/// Groups that the layout before does not use: nobody can hear two epochs on one of them.
+std::vector<std::uint32_t> unused_groups(const RowLayout& layout, std::uint32_t n) {
+  auto used = layout.groups;
+  std::sort(used.begin(), used.end());
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t group = 0; out.size() < n; ++group) {
+    if (!std::binary_search(used.begin(), used.end(), group)) out.push_back(group);
+  }
+  return out;
 }
 
 }  // namespace
@@ -119,43 +131,61 @@ Result<RowChange> RowPlan::follow(std::uint32_t p, std::uint32_t k_bound,
                                   std::span<const Kbps> tx_kbps, std::span<const Kbps> rx_kbps) {
   auto planned = RingPlan::make(p, tx_kbps, rx_kbps, k_bound);
   if (!planned) return std::move(planned).error();
-  const auto& ring = *planned;
-  const auto n = ring.members();
+  RowPlan fresh(std::move(planned).value());
+  const auto n = fresh.members();
+  const auto slots = fresh.slots();
+  const bool equal =
+      std::all_of(slots.begin(), slots.end(), [&](std::uint32_t c) { return c == slots[0]; });
   const auto difference = compare_members(members_, members);
-  auto fresh = layout_of(ring, groups_for(layout_, difference.leaving, n));
-  auto change = count_change(layout_, members_, fresh, members);
+  fresh.p_ = p;
+  fresh.members_.assign(members.begin(), members.end());
+  fresh.layout_ = layout_of(
+      fresh.ring_, equal ? groups_for(layout_, difference.leaving, n) : unused_groups(layout_, n));
+  fresh.period_ = fresh.ring_.period();
+  auto change = count_change(layout_, members_, fresh.layout_, members);
   change.rebuilt = true;
 
-  auto edited = layout_;
-  bool sticky = false;
-  // A new ring plan may need one round more or less; a quarter more is the price of staying.
-  const auto most = k_bound > 0 ? k_bound : ring.period() + ring.period() / 4;
-  const auto width = ceil_div(n, most);
-  if (n <= kMostEdited && difference.leaving.size() < members_.size()) {
-    std::vector<std::uint32_t> slots(n);
-    for (std::uint32_t at = 0; at < n; ++at) slots[at] = ring.slots()[difference.order[at]];
-    if (edit_layout(edited, difference.leaving, difference.joining, {p, slots, width})) {
-      reorder(edited, difference.order);
-      const auto edit = count_change(layout_, members_, edited, members);
-      if (edit.joins + edit.leaves < change.joins + change.leaves) {
-        change = edit;
-        sticky = true;
-      }
+  // With equal slots nobody is in its own row of a new ring plan, and most groups stay anyway.
+  const bool may_edit = !equal && n <= kMostEdited && difference.leaving.size() < members_.size();
+  if (auto edited = fresh;
+      may_edit && edited.edit_from(layout_, difference.leaving, difference.joining,
+                                   difference.order, k_bound)) {
+    const auto edit = count_change(layout_, members_, edited.layout_, members);
+    // Staying must not cost any sender its p-th receiver.
+    const bool as_full = std::uint64_t{edited.senders_below_p()} * fresh.period_ <=
+                         std::uint64_t{fresh.senders_below_p()} * edited.period_;
+    if (as_full && edit.joins + edit.leaves < change.joins + change.leaves) {
+      *this = std::move(edited);
+      return edit;
     }
   }
-  layout_ = sticky ? std::move(edited) : std::move(fresh);
-  ring_ = std::move(planned).value();
-  members_.assign(members.begin(), members.end());
-  p_ = p;
-  edited_ = sticky;
-  row_members_.clear();
-  column_rows_.clear();
-  if (sticky) {
-    index_rows();
-  } else {
-    period_ = ring_.period();
-  }
+  *this = std::move(fresh);
   return change;
+}
+
+bool RowPlan::edit_from(const RowLayout& before, std::span<const std::uint32_t> leaving,
+                        std::uint32_t joining, const std::vector<std::uint32_t>& order,
+                        std::uint32_t k_bound) {
+  // A new ring plan may need one round more or less; a quarter more is the price of staying.
+  const auto most = k_bound > 0 ? k_bound : period_ + period_ / 4;
+  std::vector<std::uint32_t> slots(members());
+  for (std::uint32_t at = 0; at < members(); ++at) slots[at] = ring_.slots()[order[at]];
+  auto layout = before;
+  if (!edit_layout(layout, leaving, joining, {p_, slots, ceil_div(members(), most)})) return false;
+  reorder(layout, order);
+  layout_ = std::move(layout);
+  edited_ = true;
+  index_rows();
+  return true;
+}
+
+std::uint32_t RowPlan::senders_below_p() const {
+  if (!edited_) return ring_.senders_below_p();
+  std::uint32_t out = 0;
+  for (std::uint32_t t = 0; t < period_; ++t) {
+    for (const auto& receivers : edges_of(t)) out += receivers.size() < p_ ? 1 : 0;
+  }
+  return out;
 }
 
 void RowPlan::index_rows() {

@@ -56,8 +56,9 @@ class RowPlan {
   static Result<RowPlan> make(std::uint32_t p, std::uint32_t k_bound,
                               std::span<const std::uint32_t> members, std::span<const Kbps> tx_kbps,
                               std::span<const Kbps> rx_kbps);
-  /// The next view. The rate is always the one that a new ring plan would have. On an error the
-  /// plan stays as it was. O(n^2 p) at worst.
+  /// The next view. The rate is always the one that a new ring plan would have, and no larger share
+  /// of the sender-rounds stays below p. On an error the plan stays as it was. About n p k steps;
+  /// each member that a row lacks may cost a search over all slots.
   Result<RowChange> follow(std::uint32_t p, std::uint32_t k_bound,
                            std::span<const std::uint32_t> members, std::span<const Kbps> tx_kbps,
                            std::span<const Kbps> rx_kbps);
@@ -72,6 +73,8 @@ class RowPlan {
   /// a bound, an edited layout may take a quarter longer than a new one.
   std::uint32_t period() const noexcept { return period_; }
   bool edited() const noexcept { return edited_; }
+  /// Sender-rounds of one period that stay at p-1 receivers.
+  std::uint32_t senders_below_p() const;
   /// Most rows that each member hears in a round.
   std::span<const std::uint32_t> slots() const noexcept { return ring_.slots(); }
   /// Group of each ring position, and the groups a member joins, ascending.
@@ -88,6 +91,10 @@ class RowPlan {
 
  private:
   explicit RowPlan(RingPlan ring) : ring_(std::move(ring)) {}
+  /// Takes the layout before over by edits; false when that does not lead to a schedule.
+  bool edit_from(const RowLayout& before, std::span<const std::uint32_t> leaving,
+                 std::uint32_t joining, const std::vector<std::uint32_t>& order,
+                 std::uint32_t k_bound);
   void index_rows();
   std::uint32_t shift_of(std::uint64_t round) const noexcept;
 

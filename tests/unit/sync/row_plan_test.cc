@@ -48,7 +48,8 @@ Job random_job(SplitMix64& random, std::uint32_t n, std::uint32_t p, std::uint32
   job.p = p;
   for (; job.next_key < n; ++job.next_key) {
     const auto rate = draw_rate(law, random);
-    job.links[job.next_key] = {2 * rate, rate};
+    // Some senders cannot pay for a patch.
+    job.links[job.next_key] = {law == 1 && random.chance(0.3) ? rate / 2 : 2 * rate, rate};
   }
   return job;
 }
@@ -188,6 +189,9 @@ RowChange follow(const Job& job, const Groups& before, RowPlan& plan) {
   if (!change) return {};
   EXPECT_EQ(plan.rate(), fresh->rate()) << "staying costs no rate";
   EXPECT_LE(plan.period(), job.k > 0 ? job.k : fresh->period() + fresh->period() / 4);
+  EXPECT_LE(std::uint64_t{plan.senders_below_p()} * fresh->period(),
+            std::uint64_t{fresh->senders_below_p()} * plan.period())
+      << "staying costs no sender a receiver";
   const auto counted = difference(before, groups_of(plan, keys));
   EXPECT_EQ(change->joins, counted.joins);
   EXPECT_EQ(change->leaves, counted.leaves);
@@ -215,6 +219,9 @@ TEST(RowPlan, KeepsItsPromisesThroughSequencesOfEvents) {
       happen(event, law, job, random);
       job.p = std::min(job.p, static_cast<std::uint32_t>(job.links.size() - 1));
       const auto change = follow(job, before, *plan);
+      // Equal slots are always laid out anew, which keeps most groups as well.
+      const auto slots = plan->slots();
+      if (std::ranges::adjacent_find(slots, std::not_equal_to<>()) == slots.end()) continue;
       ++(change.rebuilt ? rebuilt : edited);
     }
   }
@@ -266,6 +273,42 @@ TEST(RowPlan, ChangesLittleWhenLittleChanges) {
     // made good, and as many rows of others may have to move.
     EXPECT_LE(cost.edits, 2 * cost.least + 4 * 6);
   }
+}
+
+TEST(RowPlan, EqualRanksKeepPReceiversWhenOneDies) {
+  // Nobody can pay for a patch, so a member in its own row would stay short.
+  Job job;
+  job.p = 3;
+  for (; job.next_key < 10; ++job.next_key) job.links[job.next_key] = {150, 300};
+  auto plan = RowPlan::make(job.p, job.k, job.keys(), job.tx(), job.rx());
+  ASSERT_TRUE(plan.has_value());
+  for (const std::uint32_t key : {9U, 0U, 4U, 5U}) {
+    const auto before = groups_of(*plan, job.keys());
+    job.links.erase(key);
+    const auto change = follow(job, before, *plan);
+    EXPECT_EQ(plan->senders_below_p(), 0U);
+    // A new ring of equal columns moves only those around the gap.
+    EXPECT_LT(change.joins, job.links.size() * 3) << "fewer than all memberships";
+  }
+}
+
+TEST(RowPlan, ANewLayoutSharesNoGroupWithTheOneBefore) {
+  SplitMix64 random(24);
+  std::uint32_t anew = 0;
+  for (std::uint32_t repeat = 0; repeat < 60; ++repeat) {
+    auto job = random_job(random, 9, 4, 1);
+    auto plan = RowPlan::make(job.p, job.k, job.keys(), job.tx(), job.rx());
+    ASSERT_TRUE(plan.has_value());
+    const std::set<std::uint32_t> before(plan->groups().begin(), plan->groups().end());
+    for (auto& [key, rates] : job.links) rates.second = draw_rate(1, random);
+    const auto change = follow(job, groups_of(*plan, job.keys()), *plan);
+    const auto equal =
+        std::ranges::adjacent_find(plan->slots(), std::not_equal_to<>()) == plan->slots().end();
+    if (!change.rebuilt || equal) continue;
+    ++anew;
+    for (const auto group : plan->groups()) EXPECT_EQ(before.count(group), 0U);
+  }
+  EXPECT_GT(anew, 0U);
 }
 
 TEST(RowPlan, AFailedChangeLeavesThePlan) {
