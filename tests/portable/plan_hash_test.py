@@ -13,13 +13,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILDS = [
+COMPILERS = [
     ["g++", "-O0"],
     ["g++", "-O3", "-march=native"],
-    # Without vectors, and with those of SSE4, which cannot multiply and add in one step.
+    ["clang++", "-O2"],
+]
+# The vector loops once more: without vectors, and with those of SSE4, which cannot multiply and
+# add in one step. The other objects are those of the first compiler.
+LOOPS = [
     ["g++", "-O2", "-ffp-contract=off", "-DHWY_COMPILE_ONLY_SCALAR"],
     ["g++", "-O2", "-DHWY_DISABLED_TARGETS=(HWY_AVX2|HWY_AVX3|HWY_AVX3_DL)"],
-    ["clang++", "-O2"],
 ]
 
 
@@ -36,24 +39,37 @@ def compile_source(job):
     return target
 
 
+def compile_all(pool, build, number, folder, files):
+    jobs = [(build, f, pathlib.Path(folder) / f"{number}-{f.stem}.o") for f in files]
+    return [str(o) for o in pool.map(compile_source, jobs)]
+
+
+def hash_of(name, objects, folder, views):
+    program = f"{folder}/plan_hash"
+    subprocess.run(["g++", *objects, "-lhwy", "-o", program], check=True)
+    done = subprocess.run([program, views], check=True, capture_output=True, text=True)
+    print(f"{' '.join(name)}: {views} views, {done.stdout.strip()}", flush=True)
+    return done.stdout.strip()
+
+
 def main():
     views = sys.argv[1] if len(sys.argv) > 1 else "1000"
     if shutil.which("clang++") is None:
         print("clang++ is not installed (package clang)")
         return 77
-    hashes = {}
+    kernels = ROOT / "sync/select/slot_kernels.cc"
+    hashes = set()
     with tempfile.TemporaryDirectory(prefix="selmcast-hash-") as folder:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for number, build in enumerate(BUILDS):
-                jobs = [(build, s, pathlib.Path(folder) / f"{number}-{s.stem}.o")
-                        for s in sources()]
-                objects = [str(o) for o in pool.map(compile_source, jobs)]
-                program = f"{folder}/plan_hash_{number}"
-                subprocess.run([build[0], *objects, "-lhwy", "-o", program], check=True)
-                done = subprocess.run([program, views], check=True, capture_output=True, text=True)
-                hashes[" ".join(build)] = done.stdout.strip()
-                print(f"{' '.join(build)} {views} views: {done.stdout.strip()}", flush=True)
-    if len(set(hashes.values())) != 1:
+            for number, build in enumerate(COMPILERS):
+                objects = compile_all(pool, build, number, folder, sources())
+                hashes.add(hash_of(build, objects, folder, views))
+        others = [str(o) for o in pathlib.Path(folder).glob("0-*.o")
+                  if o.name != f"0-{kernels.stem}.o"]
+        for number, build in enumerate(LOOPS):
+            loops = compile_source((build, kernels, pathlib.Path(folder) / f"loops-{number}.o"))
+            hashes.add(hash_of(build, [*others, str(loops)], folder, views))
+    if len(hashes) != 1:
         print("the plans differ")
         return 1
     return 0
