@@ -30,7 +30,7 @@ std::string complaint(const std::string& text) {
 const Dataset& digits() {
   static const Dataset data = [] {
     const auto path = find_digits();
-    return std::move(*load_digits(*path));
+    return *load_digits(*path);
   }();
   return data;
 }

@@ -93,7 +93,7 @@ inline std::unique_ptr<Worker> LocalJob::worker(Rank rank) {
 
 /// A task on the shipped digits.
 inline TrainTask digits_task(const TrainOptions& options) {
-  return std::move(*TrainTask::make(options, *load_digits(*find_digits())));
+  return *TrainTask::make(options, *load_digits(*find_digits()));
 }
 
 /// Each worker reaches the next p ranks after an offset that rotates: every in-degree is p.
