@@ -16,7 +16,8 @@ void futex_sleep(std::atomic<std::uint32_t>& word, Duration at_most) noexcept;
 void futex_rouse(std::atomic<std::uint32_t>& word) noexcept;
 
 /// Owner of the bell: sleeps unless `anything()` (evaluated with seq_cst loads after the
-/// announcement) finds work. True if it was rung or had work, false when the time passed.
+/// announcement) finds work. True if it was rung or had work. False when the time passed, or for a
+/// stray wake-up: the system call of a ringer of an earlier sleep may come late.
 template <class Anything>
 bool sleep_on_bell(std::atomic<std::uint32_t>& bell, Duration at_most,
                    Anything&& anything) noexcept {
