@@ -124,7 +124,7 @@ struct Numbers {
 };
 
 TEST(EpochMailbox, StressWithRealThreads) {
-  constexpr std::uint32_t kMany = 20'000;
+  constexpr std::uint32_t kMany = 5000;
   EpochMailbox<Numbers> mailbox;
   std::atomic<std::uint64_t> wrong{0};
   std::thread control([&] {
