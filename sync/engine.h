@@ -96,7 +96,6 @@ class Engine {
   struct Totals {
     PortCounters port;
     ReceiveCounters receive;
-    std::uint64_t foreign = 0, transition = 0;  ///< Counted from report to report.
   };
 
   // Mailboxes.
@@ -138,7 +137,7 @@ class Engine {
   bool running_ = false;
   TimePoint round_begun_{};
   Totals at_begin_;
-  std::uint64_t foreign_frames_ = 0, transition_frames_ = 0;
+  std::uint64_t foreign_frames_ = 0, transition_frames_ = 0;  ///< Since the last report.
   std::optional<std::uint32_t> switched_in_;  ///< First round of an epoch that replaced another.
   std::uint32_t lost_seen_ = 0;
   std::uint32_t membership_changes_ = 0;

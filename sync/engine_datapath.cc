@@ -124,11 +124,7 @@ void Engine::begin_round(TimePoint now) noexcept {
   const std::size_t slot = round_ % program.cycle.size();
   running_ = true;
   round_begun_ = now;
-  const Totals reported = at_begin_;
   at_begin_ = totals();
-  // Frames that came while this rank held at a boundary belong to the round that follows.
-  at_begin_.foreign = reported.foreign;
-  at_begin_.transition = reported.transition;
   accumulator_->begin();
   const RoundPlan& plan = program.cycle[slot];
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
@@ -140,8 +136,7 @@ void Engine::begin_round(TimePoint now) noexcept {
 
 Engine::Totals Engine::totals() const noexcept {
   return {port_->counters(),
-          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}, foreign_frames_,
-          transition_frames_};
+          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}};
 }
 
 void Engine::close_round(TimePoint now) noexcept {
@@ -171,10 +166,9 @@ void Engine::fill_report(TimePoint now) noexcept {
                      (end.port.control_bytes - begin.port.control_bytes);
   report_.rx_payload_bytes = end.receive.payload_bytes - begin.receive.payload_bytes;
   report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
-  report_.foreign_frames = end.foreign - begin.foreign;
-  report_.transition_frames = end.transition - begin.transition;
-  at_begin_.foreign = end.foreign;
-  at_begin_.transition = end.transition;
+  // Those that came while this rank held at a boundary belong to the round that followed.
+  report_.foreign_frames = std::exchange(foreign_frames_, 0);
+  report_.transition_frames = std::exchange(transition_frames_, 0);
   report_.membership_changes = std::exchange(membership_changes_, 0);
   std::uint32_t unheard = 0;
   report_.receivers.clear();
