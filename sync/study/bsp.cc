@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "sync/select/feasible.h"
-#include "sync/select/rate.h"
+#include "sync/select/degree_plan.h"
 
 namespace selmcast {
 
@@ -28,27 +27,15 @@ SelectionProblem draw_problem(const LinkLaw& law, std::uint32_t n, std::uint32_t
 }
 
 Result<RoundOutcome> optimum_of(const SelectionProblem& problem) {
-  if (auto valid = check_problem(problem); !valid) return valid.error();
-  if (auto solvable = check_solvable(problem); !solvable) return solvable.error();
-  const auto n = static_cast<std::uint32_t>(problem.p.size());
-  const bool unicast = problem.fanout == Fanout::unicast;
-  const auto p = problem.p.front();
-  const auto slowest = *std::min_element(problem.tx_kbps.begin(), problem.tx_kbps.end());
-  const auto rate = best_rate(
-      problem.rx_kbps, n - 1, reduced(slowest, unicast ? p : 1), [&](const RateFraction& y) {
-        const auto slots = slots_at(problem.rx_kbps, y, n - 1);
-        return std::accumulate(slots.begin(), slots.end(), std::uint64_t{0}) >=
-               std::uint64_t{n} * p;
-      });
-  SELMCAST_CHECK(rate.has_value(), "a solvable problem has a rate");
-  const auto slots = slots_at(problem.rx_kbps, *rate, n - 1);
-  std::vector<std::uint32_t> most(n, n - 1);
-  if (unicast) most = slots_at(problem.tx_kbps, *rate, n - 1);
-  const auto wanted = std::accumulate(most.begin(), most.end(), std::int64_t{0});
-  DegreeTest test(n);
-  test.load(slots);
-  return RoundOutcome{static_cast<double>(rate->den) / static_cast<double>(rate->num),
-                      static_cast<std::uint64_t>(wanted + test.deficit(most))};
+  auto plan = DegreePlan::make(problem.p, problem.fanout);
+  if (!plan) return std::move(plan).error();
+  if (auto planned = plan->plan(problem.tx_kbps, problem.rx_kbps); !planned) {
+    return planned.error();
+  }
+  const auto degrees = plan->out_degrees();
+  const auto& rate = plan->rate();
+  return RoundOutcome{static_cast<double>(rate.den) / static_cast<double>(rate.num),
+                      std::accumulate(degrees.begin(), degrees.end(), std::uint64_t{0})};
 }
 
 Result<RoundOutcome> run_round(const SelectionProblem& problem, Method method) {

@@ -38,8 +38,8 @@ struct RoundOutcome {
 /// largest load per rate. Errors as the selections'. Needs the same p for all and no forced pair.
 Result<RoundOutcome> run_round(const SelectionProblem& problem, Method method);
 
-/// Highest rate and most receivers without listing pairs, O(n log^2 n): equal to select_exact()
-/// where p is the same for all and nothing is forced.
+/// Highest rate and most receivers without listing pairs (DegreePlan): equal to select_exact()
+/// where nothing is forced or forbidden.
 Result<RoundOutcome> optimum_of(const SelectionProblem& problem);
 
 /// The streams of a selection, `bits` each.
