@@ -325,9 +325,7 @@ Result<PlanAnswer> solve(const PlanRequest& request) {
 }
 
 Out fraction_json(const RateFraction& rate) {
-  return {{"num", rate.num},
-          {"den", rate.den},
-          {"value", static_cast<double>(rate.num) / static_cast<double>(rate.den)}};
+  return {{"num", rate.num}, {"den", rate.den}, {"value", value_of(rate)}};
 }
 
 /// What a schedule of rows means over its whole period.
@@ -339,8 +337,7 @@ Out schedule_json(const RingPlan& ring) {
              {"joins_per_epoch", joins},
              {"rate_without_k_kbps", fraction_json(ring.rate_without_bound())}};
   // Walks all pairs of the period, so not where these would fill the memory.
-  constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;
-  if ((joins + ring.members()) * ring.period() > kListedMax) return out;
+  if (!ring.may_list()) return out;
   const auto age = ring.pair_age();
   out["pair_age"] = {{"worst", age.worst}, {"mean", age.mean}};
   out["pairs_never_served"] = age.unserved;

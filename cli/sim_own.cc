@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <numeric>
 
-#include "base/random.h"
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
 #include "sync/policy.h"
@@ -30,12 +29,8 @@ struct FlowPlan {
 Fanout fanout_of(const Policy& policy) {
   return policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
 }
-double value_of(const RateFraction& rate) {
-  return static_cast<double>(rate.num) / static_cast<double>(rate.den);
-}
-
-/// Pairs of one cycle that may be listed: 256 MiB of them.
-constexpr std::uint64_t kListedMax = std::uint64_t{1} << 26U;
+/// The flows are those of a job's first view.
+constexpr std::uint32_t kFirstEpoch = 1;
 
 /// What repeats after `cycle` rounds, for `rounds` of them.
 template <class T>
@@ -74,9 +69,7 @@ Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::u
   if (!ring) return ring.error();
   FlowPlan out;
   out.k = ring->period();
-  const auto slots = ring->slots();
-  const auto pairs = std::accumulate(slots.begin(), slots.end(), std::uint64_t{0});
-  const bool listed = (pairs + n) * ring->period() <= kListedMax;
+  const bool listed = ring->may_list();
   if (listed) out.age = ring->pair_age();
   std::vector<std::uint64_t> totals;
   const auto looked_at = listed ? ring->period() : std::min(rounds, ring->period());
@@ -96,7 +89,7 @@ Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::u
 Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds,
                               std::uint64_t seed) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  const bool listed = std::uint64_t{kRandomCycle} * n * policy.p <= kListedMax;
+  const bool listed = std::uint64_t{kRandomCycle} * n * policy.p <= kMostListedPairs;
   SelectionProblem problem;
   problem.p.assign(n, policy.p);
   problem.fanout = fanout_of(policy);
@@ -106,8 +99,7 @@ Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std:
   std::vector<std::vector<std::vector<Rank>>> cycle;
   const auto drawn = listed ? kRandomCycle : std::min(rounds, kRandomCycle);
   for (std::uint32_t t = 0; t < drawn; ++t) {
-    // As the engine draws them for its first view.
-    problem.seed = mix_seed(seed) ^ mix_seed(std::uint64_t{kRandomCycle} + t);
+    problem.seed = random_round_seed(seed, kFirstEpoch, t);
     auto selection = select_random(problem);
     if (!selection) return selection.error();
     out.rates_kbps.push_back(value_of(selection->rate));
@@ -130,7 +122,7 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
     return random_flows(policy, links, options.rounds, options.seed);
   }
   View view;
-  view.epoch = 1;
+  view.epoch = kFirstEpoch;
   view.seed = options.seed;
   view.members.resize(n);
   std::iota(view.members.begin(), view.members.end(), 0U);
@@ -140,7 +132,7 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
   const bool all = policy.select == SelectKind::all;
   if (rows && !all) return ring_flows(policy, links, options.rounds);
   const auto receivers = all ? n - 1 : policy.p;
-  if (std::uint64_t{n} * receivers * std::max(1U, policy.resolved_k(n)) > kListedMax) {
+  if (std::uint64_t{n} * receivers * std::max(1U, policy.resolved_k(n)) > kMostListedPairs) {
     return bad_input("too many pairs to list for " + to_string(policy) +
                      "; use groups=rows, or fewer ranks");
   }

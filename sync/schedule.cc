@@ -1,11 +1,11 @@
 #include "sync/schedule.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 
 #include "base/random.h"
 #include "sync/program.h"
+#include "sync/select/explicit.h"
 #include "sync/select/ring_plan.h"
 
 namespace selmcast {
@@ -101,7 +101,7 @@ Result<Schedule> random_schedule(const View& view, std::uint32_t p, Fanout fanou
   Schedule out;
   out.p = p;
   for (std::uint32_t t = 0; t < kRandomCycle; ++t) {
-    problem.seed = mix_seed(view.seed) ^ mix_seed(std::uint64_t{view.epoch} * kRandomCycle + t);
+    problem.seed = random_round_seed(view.seed, view.epoch, t);
     auto selection = select_random(problem);
     if (!selection) return selection.error();
     out.rates.push_back(selection->rate);
@@ -114,30 +114,16 @@ Result<Schedule> random_schedule(const View& view, std::uint32_t p, Fanout fanou
 /// Everyone to everyone with receive rate, in one round.
 Schedule full_schedule(const View& view, Fanout fanout) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
+  const auto problem = problem_of(view, n - 1, fanout);
+  Selection everyone;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    everyone.receivers.push_back(open_receivers(problem, i, {}, {}));
+  }
+  const auto rate = rate_of(problem, everyone);
+  SELMCAST_CHECK(rate.has_value(), "a checked view: everyone sends, and only to those with rate");
   Schedule out;
   out.period = 1;
-  out.cycle.assign(1, {});
-  std::uint32_t receivers = 0;
-  std::optional<RateFraction> rate;
-  const auto bound = [&rate](Kbps available, std::uint32_t transfers) {
-    if (transfers == 0) return;
-    const auto limit = reduced(available, transfers);
-    if (!rate || limit < *rate) rate = limit;
-  };
-  for (std::uint32_t m = 0; m < n; ++m) {
-    if (view.rx_kbps[m] == 0) continue;
-    bound(view.rx_kbps[m], n - 1);
-    ++receivers;
-  }
-  for (std::uint32_t i = 0; i < n; ++i) {
-    std::vector<std::uint32_t> others;
-    for (std::uint32_t j = 0; j < n; ++j) {
-      if (j != i && view.rx_kbps[j] > 0) others.push_back(j);
-    }
-    const auto copies = static_cast<std::uint32_t>(others.size());
-    bound(view.tx_kbps[i], fanout == Fanout::unicast ? copies : 1);
-    out.cycle[0].push_back(std::move(others));
-  }
+  out.cycle.push_back(std::move(everyone.receivers));
   out.rates.assign(1, *rate);
   out.rate_without_k = *rate;
   return out;
@@ -157,6 +143,10 @@ Result<Schedule> ring_schedule(const View& view, std::uint32_t p, std::uint32_t 
 }
 
 }  // namespace
+
+std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept {
+  return mix_seed(seed) ^ mix_seed(std::uint64_t{epoch} * kRandomCycle + t);
+}
 
 Result<Schedule> make_schedule(const View& view, const Policy& policy) {
   const auto n = static_cast<std::uint32_t>(view.members.size());

@@ -20,6 +20,9 @@ struct Schedule {
   RateFraction rate_without_k;      ///< The rate without a bound on the period.
 };
 
+/// What select=random draws round t of an epoch's cycle from; `seed` is the view's.
+std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept;
+
 /// The schedule of every selection but `selmcast` with row groups. A checked view of at least two
 /// members. O(n^2 k).
 Result<Schedule> make_schedule(const View& view, const Policy& policy);

@@ -6,10 +6,6 @@ namespace selmcast {
 
 namespace {
 
-double value_of(const RateFraction& rate) {
-  return static_cast<double>(rate.num) / static_cast<double>(rate.den);
-}
-
 Bytes number_bytes(std::uint32_t value) {
   return WireWriter().put(value).take();
 }

@@ -6,6 +6,9 @@
 
 namespace selmcast {
 
+/// Pairs of a schedule that may be listed at once: 256 MiB of them.
+inline constexpr std::uint64_t kMostListedPairs = std::uint64_t{1} << 26U;
+
 struct PairAge {
   std::uint32_t worst = 0;     ///< Longest gap between two services of a pair, in rounds.
   double mean = 0.0;           ///< Rounds since the last service, over all served pairs and rounds.

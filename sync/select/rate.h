@@ -15,6 +15,10 @@ namespace selmcast {
 inline constexpr Kbps kRateLimit = Kbps{1} << 53U;
 inline constexpr std::uint32_t kMaxMembers = 65'535;
 
+constexpr std::uint32_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+
 /// The 128-bit product of two 64-bit numbers; ordered by value.
 struct WideProduct {
   std::uint64_t high = 0, low = 0;

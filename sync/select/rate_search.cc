@@ -90,7 +90,7 @@ RateFraction RateSearch::best(std::uint64_t target, std::uint32_t cap) {
   };
 
   for (std::uint32_t turn = 0;; ++turn) {
-    const auto total = slot_kernels::total_slots(rates_.data(), size, scale, 0.0, limit);
+    const auto total = slot_kernels::total_slots(rates_.data(), size, scale, limit);
     if (total == goal) {
       return finish(scale,
                     fraction(slot_kernels::least_quotient(rates_.data(), size, scale, limit)));

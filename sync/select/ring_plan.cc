@@ -14,10 +14,6 @@ using slot_kernels::padded;
 
 constexpr auto kNone = PatchMatching::kNone;
 
-std::uint32_t ceil_div(std::uint64_t a, std::uint64_t b) {
-  return static_cast<std::uint32_t>((a + b - 1) / b);
-}
-
 std::vector<Kbps> exact_rates(const double* rates, std::uint32_t n) {
   std::vector<Kbps> out(n);
   std::transform(rates, rates + n, out.begin(), [](double r) { return static_cast<Kbps>(r); });
@@ -162,7 +158,8 @@ RateFraction RingPlan::unbounded_rate() {
 
 slot_kernels::SlotSummary RingPlan::fill_slots() {
   slot_kernels::SlotSummary out;
-  if (fast_ && rate_.num < RateSearch::kFastRateLimit) {
+  const bool fast = fast_ && rate_.num < RateSearch::kFastRateLimit;
+  if (fast) {
     out = search_.slots_at(rate_, n_ - 1, slots_.data());
   } else {
     std::fill(slots_.begin(), slots_.end(), 0U);
@@ -175,7 +172,7 @@ slot_kernels::SlotSummary RingPlan::fill_slots() {
   const auto most = std::uint64_t{n_} * copies_;
   const bool level = fanout_ == Fanout::unicast && out.total > most;
   if (level) level_to({slots_.data(), n_}, most);
-  if (!level && fast_ && rate_.num < RateSearch::kFastRateLimit) return out;
+  if (!level && fast) return out;
   const auto end = slots_.begin() + n_;
   out.least = *std::min_element(slots_.begin(), end);
   out.most = *std::max_element(slots_.begin(), end);
@@ -238,7 +235,7 @@ std::uint32_t RingPlan::match_patches(std::uint32_t shift, bool everyone, RingWo
     work.row_[q] = h >= shift ? h - shift : h + n_ - shift;
     work.first_row_[q] = first_row_[h];
     work.slots_[q] = slots_[h];
-    const bool may = everyone || tx_[h] >= patch_rate_;
+    const bool may = everyone || can_patch(h);
     work.may_send_[q] = may ? 1 : 0;
     all_may = all_may && may;
   }
@@ -315,6 +312,11 @@ std::vector<std::uint32_t> RingPlan::rows_of(std::uint32_t member) const {
   std::vector<std::uint32_t> out(slots_[member]);
   for (std::uint32_t o = 0; o < slots_[member]; ++o) out[o] = (first_row_[member] + o) % n_;
   return out;
+}
+
+bool RingPlan::may_list() const noexcept {
+  const auto pairs = std::accumulate(slots_.begin(), slots_.begin() + n_, std::uint64_t{n_});
+  return pairs * k_ <= kMostListedPairs;
 }
 
 PairAge RingPlan::pair_age() const {

@@ -81,6 +81,11 @@ class RingPlan {
   /// Slots c_j: how many senders each member hears per round, at most (one less when it is in its
   /// own row and nobody patches it).
   std::span<const std::uint32_t> slots() const noexcept { return {slots_.data(), n_}; }
+  /// All receivers have equally many slots; then nobody is ever in its own row.
+  bool equal_slots() const noexcept { return equal_slots_; }
+  /// Whether all pairs of one period are few enough for pair_age() and senders_below_p(), which
+  /// list them. O(n).
+  bool may_list() const noexcept;
   /// The first of the slots() rows that a member hears, in ring order.
   std::uint32_t first_row(std::uint32_t member) const noexcept { return first_row_[member]; }
   /// Whether a member's transmit rate carries a patch beside its multicast.

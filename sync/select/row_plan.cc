@@ -9,10 +9,6 @@ namespace {
 
 constexpr auto kNone = PatchMatching::kNone;
 
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
-  return (a + b - 1) / b;
-}
-
 /// The intervals of a new ring plan, on the given groups.
 RowLayout layout_of(const RingPlan& ring, std::vector<std::uint32_t> groups) {
   RowLayout out;
@@ -133,9 +129,7 @@ Result<RowChange> RowPlan::follow(std::uint32_t p, std::uint32_t k_bound,
   if (!planned) return std::move(planned).error();
   RowPlan fresh(std::move(planned).value());
   const auto n = fresh.members();
-  const auto slots = fresh.slots();
-  const bool equal =
-      std::all_of(slots.begin(), slots.end(), [&](std::uint32_t c) { return c == slots[0]; });
+  const bool equal = fresh.ring_.equal_slots();
   const auto difference = compare_members(members_, members);
   fresh.p_ = p;
   fresh.members_.assign(members.begin(), members.end());
@@ -146,17 +140,18 @@ Result<RowChange> RowPlan::follow(std::uint32_t p, std::uint32_t k_bound,
   change.rebuilt = true;
 
   // With equal slots nobody is in its own row of a new ring plan, and most groups stay anyway.
-  const bool may_edit = !equal && n <= kMostEdited && difference.leaving.size() < members_.size();
-  if (auto edited = fresh;
-      may_edit && edited.edit_from(layout_, difference.leaving, difference.joining,
-                                   difference.order, k_bound)) {
-    const auto edit = count_change(layout_, members_, edited.layout_, members);
-    // Staying must not cost any sender its p-th receiver.
-    const bool as_full = std::uint64_t{edited.senders_below_p()} * fresh.period_ <=
-                         std::uint64_t{fresh.senders_below_p()} * edited.period_;
-    if (as_full && edit.joins + edit.leaves < change.joins + change.leaves) {
-      *this = std::move(edited);
-      return edit;
+  if (!equal && n <= kMostEdited && difference.leaving.size() < members_.size()) {
+    auto edited = fresh;
+    if (edited.edit_from(layout_, difference.leaving, difference.joining, difference.order,
+                         k_bound)) {
+      const auto edit = count_change(layout_, members_, edited.layout_, members);
+      // Staying must not cost any sender its p-th receiver.
+      const bool as_full = std::uint64_t{edited.senders_below_p()} * fresh.period_ <=
+                           std::uint64_t{fresh.senders_below_p()} * edited.period_;
+      if (as_full && edit.joins + edit.leaves < change.joins + change.leaves) {
+        *this = std::move(edited);
+        return edit;
+      }
     }
   }
   *this = std::move(fresh);

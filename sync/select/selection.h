@@ -24,6 +24,10 @@ struct RateFraction {
 /// Exact comparison by 128-bit cross multiplication.
 bool operator<(const RateFraction& a, const RateFraction& b) noexcept;
 RateFraction reduced(std::uint64_t num, std::uint64_t den) noexcept;
+/// In kbit/s, rounded: for reports only.
+inline double value_of(const RateFraction& rate) noexcept {
+  return static_cast<double>(rate.num) / static_cast<double>(rate.den);
+}
 
 enum class Fanout : std::uint8_t { multicast, unicast };
 

@@ -104,11 +104,10 @@ RateSummary LoadRates(const std::uint64_t* from, double* to, std::uint32_t n) {
   return out;
 }
 
-double TotalSlots(const double* rates, std::uint32_t padded, double scale, double bias,
-                  double cap) {
+double TotalSlots(const double* rates, std::uint32_t padded, double scale, double cap) {
   const Doubles d;
   const auto lanes = static_cast<std::uint32_t>(hn::Lanes(d));
-  const auto s = hn::Set(d, scale), b = hn::Set(d, bias), c = hn::Set(d, cap);
+  const auto s = hn::Set(d, scale), b = hn::Zero(d), c = hn::Set(d, cap);
   auto even = hn::Zero(d), odd = hn::Zero(d);
   for (std::uint32_t at = 0; at < padded; at += 2 * lanes) {
     even = hn::Add(even, slots_of(hn::LoadU(d, rates + at), s, b, c));
@@ -371,9 +370,8 @@ HWY_EXPORT(RingInterval);
 RateSummary load_rates(const std::uint64_t* from, double* to, std::uint32_t n) noexcept {
   return HWY_DYNAMIC_DISPATCH(LoadRates)(from, to, n);
 }
-double total_slots(const double* rates, std::uint32_t padded, double scale, double bias,
-                   double cap) noexcept {
-  return HWY_DYNAMIC_DISPATCH(TotalSlots)(rates, padded, scale, bias, cap);
+double total_slots(const double* rates, std::uint32_t padded, double scale, double cap) noexcept {
+  return HWY_DYNAMIC_DISPATCH(TotalSlots)(rates, padded, scale, cap);
 }
 SlotSummary write_slots(const double* rates, std::uint32_t n, double scale, double bias, double cap,
                         std::uint32_t* slots) noexcept {

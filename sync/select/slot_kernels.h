@@ -22,11 +22,10 @@ struct RateSummary {
 };
 RateSummary load_rates(const std::uint64_t* from, double* to, std::uint32_t n) noexcept;
 
-/// Sum of min(floor(rate * scale + bias), cap).
-double total_slots(const double* rates, std::uint32_t padded, double scale, double bias,
-                   double cap) noexcept;
+/// Sum of min(floor(rate * scale), cap).
+double total_slots(const double* rates, std::uint32_t padded, double scale, double cap) noexcept;
 
-/// Slots at the rate 1/scale and what the layout asks of them.
+/// The slots min(floor(rate * scale + bias), cap) and what the layout asks of them.
 struct SlotSummary {
   std::uint64_t total = 0;
   std::uint32_t least = 0, most = 0;  ///< Over the first n.
