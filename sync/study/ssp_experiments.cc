@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -154,79 +155,64 @@ Result<StudyTable> run_models(const StudyOptions& options) {
   return run_cases({bounded}, 3, options);
 }
 
-Result<StudyTable> run_by_p(const StudyOptions& options) {
+/// One case per value, in which `set(config, value)` changes the defaults; the papers' main numbers
+/// are those of the value that they call the default.
+template <class T, class Set>
+std::vector<Case> sweep(std::initializer_list<T> values, T usual, const Set& set) {
   std::vector<Case> cases;
-  for (const double share : {0.05, 0.1, 0.2, 0.3, 0.4}) {
-    cases.push_back(case_at(share));
-    auto& one = cases.back();
-    one.config.p = static_cast<std::uint32_t>(std::max(1L, std::lround(share * kWorkers)));
-    if (share == 0.05) {
-      publish(one, "selmcast receivers", {0.37, 0.34, 0.33});
-      publish(one, "selmcast utilisation", {0.75, 0.81, 0.81});
-    }
-    if (share == 0.3) publish_defaults(one);
-    if (share == 0.4) {
-      publish(one, "selmcast receivers", {0.65, 0.64, 0.61});
-      publish(one, "selmcast utilisation", {0.59, 0.59, 0.59});
-    }
+  for (const T value : values) {
+    cases.push_back(case_at(value));
+    set(cases.back().config, value);
+    if (value == usual) publish_defaults(cases.back());
   }
+  return cases;
+}
+
+Result<StudyTable> run_by_p(const StudyOptions& options) {
+  auto cases = sweep({0.05, 0.1, 0.2, 0.3, 0.4}, 0.3, [](auto& config, double share) {
+    config.p = static_cast<std::uint32_t>(std::max(1L, std::lround(share * kWorkers)));
+  });
+  publish(cases.front(), "selmcast receivers", {0.37, 0.34, 0.33});
+  publish(cases.front(), "selmcast utilisation", {0.75, 0.81, 0.81});
+  publish(cases.back(), "selmcast receivers", {0.65, 0.64, 0.61});
+  publish(cases.back(), "selmcast utilisation", {0.59, 0.59, 0.59});
   return run_cases(cases, 1, options);
 }
 
 /// x = 0: pairs are never forced.
 Result<StudyTable> run_by_k(const StudyOptions& options) {
-  std::vector<Case> cases;
-  for (const std::uint32_t k : {0U, 1U, 2U, 4U, 8U, 16U}) {
-    cases.push_back(case_at(k));
-    cases.back().config.k = k;
-    if (k == 4) publish_defaults(cases.back());
-    if (k > 0) continue;
-    publish(cases.back(), "selmcast receivers", {0.46, 0.44, 0.42});
-    publish(cases.back(), "orpheus receivers", {0.30, 0.30, 0.30});
-    publish(cases.back(), "selmcast utilisation", {0.72, 0.77, 0.73});
-    publish(cases.back(), "orpheus utilisation", {0.64, 0.66, 0.66});
-  }
+  auto cases =
+      sweep({0U, 1U, 2U, 4U, 8U, 16U}, 4U, [](auto& config, std::uint32_t k) { config.k = k; });
+  publish(cases.front(), "selmcast receivers", {0.46, 0.44, 0.42});
+  publish(cases.front(), "orpheus receivers", {0.30, 0.30, 0.30});
+  publish(cases.front(), "selmcast utilisation", {0.72, 0.77, 0.73});
+  publish(cases.front(), "orpheus utilisation", {0.64, 0.66, 0.66});
   return run_cases(cases, 1, options);
 }
 
 Result<StudyTable> run_by_bound(const StudyOptions& options) {
-  std::vector<Case> cases;
-  for (const std::uint32_t ssp : {0U, 1U, 2U, 4U, 8U, 16U}) {
-    cases.push_back(case_at(ssp));
-    cases.back().config.ssp = ssp;
-    if (ssp == 4) publish_defaults(cases.back());
-  }
-  return run_cases(cases, 1, options);
+  return run_cases(sweep({0U, 1U, 2U, 4U, 8U, 16U}, 4U,
+                         [](auto& config, std::uint32_t ssp) { config.ssp = ssp; }),
+                   1, options);
 }
 
 Result<StudyTable> run_by_eta(const StudyOptions& options) {
-  std::vector<Case> cases;
-  for (const double eta : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    cases.push_back(case_at(eta));
-    cases.back().config.eta = eta;
-    if (eta == 0.75) publish_defaults(cases.back());
-  }
-  return run_cases(cases, 1, options);
+  return run_cases(
+      sweep({0.0, 0.25, 0.5, 0.75, 1.0}, 0.75, [](auto& config, double eta) { config.eta = eta; }),
+      1, options);
 }
 
 Result<StudyTable> run_by_size(const StudyOptions& options) {
-  std::vector<Case> cases;
-  for (const double power : {-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0}) {
-    cases.push_back(case_at(power));
-    cases.back().config.volume_bits *= std::exp2(power);
-    if (power == 0.0) publish_defaults(cases.back());
-  }
-  return run_cases(cases, 1, options);
+  return run_cases(
+      sweep({-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0}, 0.0,
+            [](auto& config, double power) { config.volume_bits *= std::exp2(power); }),
+      1, options);
 }
 
 Result<StudyTable> run_by_jitter(const StudyOptions& options) {
-  std::vector<Case> cases;
-  for (const double jitter : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    cases.push_back(case_at(jitter));
-    cases.back().config.jitter = jitter;
-    if (jitter == 0.0) publish_defaults(cases.back());
-  }
-  return run_cases(cases, 1, options);
+  return run_cases(sweep({0.0, 0.25, 0.5, 0.75, 1.0}, 0.0,
+                         [](auto& config, double jitter) { config.jitter = jitter; }),
+                   1, options);
 }
 
 }  // namespace
