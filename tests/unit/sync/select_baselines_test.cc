@@ -4,22 +4,15 @@
 #include <map>
 
 #include "sync/select/selection.h"
+#include "tests/unit/sync/select_problems.h"
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
 namespace {
 
+using reference::kUnlimited;
 using reference::ratio;
-
-constexpr Kbps kUnlimited = Kbps{1} << 40U;
-
-SelectionProblem uniform(std::uint32_t p, std::vector<Kbps> rx) {
-  SelectionProblem problem;
-  problem.p.assign(rx.size(), p);
-  problem.tx_kbps.assign(rx.size(), kUnlimited);
-  problem.rx_kbps = std::move(rx);
-  return problem;
-}
+using reference::uniform;
 
 // The smallest instances where the heuristic's last sender is left with a bad choice, worked by
 // hand.

@@ -13,19 +13,11 @@ namespace {
 
 using reference::describe;
 using reference::Graph;
+using reference::kUnlimited;
 using reference::random_problem;
 using reference::Ratio;
 using reference::ratio;
-
-constexpr Kbps kUnlimited = Kbps{1} << 40U;
-
-SelectionProblem uniform(std::uint32_t p, std::vector<Kbps> rx) {
-  SelectionProblem problem;
-  problem.p.assign(rx.size(), p);
-  problem.tx_kbps.assign(rx.size(), kUnlimited);
-  problem.rx_kbps = std::move(rx);
-  return problem;
-}
+using reference::uniform;
 
 /// The best of all graphs, by the objectives in their order.
 struct Best {

@@ -10,6 +10,18 @@
 
 namespace selmcast::reference {
 
+/// A transmit rate that never binds.
+inline constexpr Kbps kUnlimited = Kbps{1} << 40U;
+
+/// The same p for all, and receive rates alone decide.
+inline SelectionProblem uniform(std::uint32_t p, std::vector<Kbps> rx) {
+  SelectionProblem problem;
+  problem.p.assign(rx.size(), p);
+  problem.tx_kbps.assign(rx.size(), kUnlimited);
+  problem.rx_kbps = std::move(rx);
+  return problem;
+}
+
 inline std::string describe(const SelectionProblem& problem) {
   std::string out = problem.fanout == Fanout::unicast ? "unicast" : "multicast";
   const auto list = [&out](const char* name, const auto& values) {
@@ -38,7 +50,7 @@ inline SelectionProblem random_problem(SplitMix64& random, std::uint32_t n) {
   const bool narrow_senders = random.chance(0.5);
   for (std::uint32_t r = 0; r < n; ++r) {
     problem.p.push_back(same_p ? p : static_cast<std::uint32_t>(1 + random.below(n - 1)));
-    problem.tx_kbps.push_back(narrow_senders ? 1 + random.below(spread) : (Kbps{1} << 40U));
+    problem.tx_kbps.push_back(narrow_senders ? 1 + random.below(spread) : kUnlimited);
     problem.rx_kbps.push_back(random.chance(0.1) ? 0 : 1 + random.below(spread));
   }
   const auto forced = random.chance(0.4) ? 0.2 : 0.0, forbidden = random.chance(0.4) ? 0.2 : 0.0;

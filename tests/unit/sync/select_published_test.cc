@@ -3,22 +3,15 @@
 #include <optional>
 
 #include "sync/select/published.h"
+#include "tests/unit/sync/select_problems.h"
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
 namespace {
 
+using reference::kUnlimited;
 using reference::ratio;
-
-constexpr Kbps kUnlimited = Kbps{1} << 40U;
-
-SelectionProblem problem_of(std::uint32_t p, std::vector<Kbps> rx) {
-  SelectionProblem problem;
-  problem.p.assign(rx.size(), p);
-  problem.tx_kbps.assign(rx.size(), kUnlimited);
-  problem.rx_kbps = std::move(rx);
-  return problem;
-}
+using reference::uniform;
 
 SelectionProblem random_problem(SplitMix64& random, std::uint32_t most) {
   const auto n = static_cast<std::uint32_t>(2 + random.below(most - 1));
@@ -124,7 +117,7 @@ TEST(SelectPublishedGeneral, NeverBeatsTheBoundNorTheBestSelection) {
 // By hand: rates 1 for all. By index 0 (size 1) takes 1, 1 (size 1)
 // takes 0, 2 (size 3) takes 0: 4. Largest first: 2 takes 0, 0 takes 1, 1 takes 2 (idle): 3.
 TEST(SelectPublishedGeneral, LargestFirstHelpsUnequalSizes) {
-  const auto problem = problem_of(1, {1, 1, 1});
+  const auto problem = uniform(1, {1, 1, 1});
   const std::vector<std::uint64_t> volume = {1, 1, 3};
   auto got = select_published_volumes(problem, volume, SenderOrder::forced_first, Ties::by_index);
   EXPECT_EQ(got->time.value(), 4.0);
@@ -135,7 +128,7 @@ TEST(SelectPublishedGeneral, LargestFirstHelpsUnequalSizes) {
 
 TEST(SelectPublishedGeneral, RandomTiesDifferBySeedOnlyAndEscapeTheTrap) {
   // A 3-cycle is optimal; ties by index never find it, random ones find it now and then.
-  auto problem = problem_of(1, {1, 1, 1});
+  auto problem = uniform(1, {1, 1, 1});
   int optimal = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     problem.seed = seed;
@@ -171,7 +164,7 @@ TEST(SelectPublishedGeneral, OverduePairsAreThoseNotServedForKRounds) {
 }
 
 TEST(SelectPublishedGeneral, RefusesBadVolumes) {
-  const auto problem = problem_of(1, {1, 1, 1});
+  const auto problem = uniform(1, {1, 1, 1});
   const auto error_of = [&](const std::vector<std::uint64_t>& volume) {
     const auto got =
         select_published_volumes(problem, volume, SenderOrder::forced_first, Ties::by_index);
