@@ -59,6 +59,10 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
   command.add_option("--batch", o.training.batch, "Samples of one step of one worker")
       ->capture_default_str();
   command.add_option("--lr", o.training.learning_rate, "Learning rate")->capture_default_str();
+  command
+      .add_option("--lr-decay", o.training.decay,
+                  "Share of the rounds, at the end, over which the learning rate falls to 0")
+      ->capture_default_str();
   command.add_option("--model", o.model, "mlp (64-32-10) or softmax")->capture_default_str();
   command.add_option("--split", o.split, "skew (a worker sees 2-3 classes) or iid")
       ->capture_default_str();
@@ -89,6 +93,7 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
                                "--epochs",    std::to_string(o.training.epochs),
                                "--batch",     std::to_string(o.training.batch),
                                "--lr",        exact(o.training.learning_rate),
+                               "--lr-decay",  exact(o.training.decay),
                                "--model",     o.model,
                                "--split",     o.split,
                                "--policy",    o.job.policy,

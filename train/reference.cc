@@ -43,7 +43,6 @@ void gossip(const ReceiverSets& receivers, std::vector<std::vector<float>>& mode
 
 std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const Schedule& schedule,
                                                   const EpochObserver& observer) {
-  const auto rate = static_cast<float>(task.options().learning_rate);
   const std::uint32_t workers = task.options().workers;
   std::vector<std::vector<float>> models(workers, task.initial_parameters());
   std::vector<float> gradient(task.shape().parameters());
@@ -55,7 +54,7 @@ std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const S
     for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r, ++round) {
       for (Rank rank = 0; rank < workers; ++rank) {
         learners[rank].gradient(models[rank], gradient);
-        descend(models[rank], gradient, rate);
+        descend(models[rank], gradient, task.learning_rate(round));
       }
       gossip(schedule(round), models);
     }
@@ -65,32 +64,32 @@ std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const S
 }
 
 std::vector<float> train_with_shared_gradients(const TrainTask& task) {
-  const auto rate = static_cast<float>(task.options().learning_rate);
   const std::uint32_t workers = task.options().workers;
   std::vector<float> model = task.initial_parameters();
   std::vector<std::vector<float>> gradients(workers, std::vector<float>(model.size()));
   std::vector<Learner> learners;
   for (Rank rank = 0; rank < workers; ++rank) learners.emplace_back(task, rank);
+  std::uint32_t round = 0;
   for (std::uint32_t epoch = 0; epoch < task.options().epochs; ++epoch) {
     for (Learner& learner : learners) learner.start_epoch();
-    for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r) {
+    for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r, ++round) {
       for (Rank rank = 0; rank < workers; ++rank) learners[rank].gradient(model, gradients[rank]);
-      descend(model, mean_model(gradients), rate);
+      descend(model, mean_model(gradients), task.learning_rate(round));
     }
   }
   return model;
 }
 
 std::vector<float> train_alone(const TrainTask& task, const EpochObserver& observer) {
-  const auto rate = static_cast<float>(task.options().learning_rate);
   std::vector<std::vector<float>> model{task.initial_parameters()};
   std::vector<float> gradient(model[0].size());
   Learner learner = Learner::baseline(task);
+  std::uint32_t round = 0;
   for (std::uint32_t epoch = 1; epoch <= task.options().epochs; ++epoch) {
     learner.start_epoch();
-    for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r) {
+    for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r, ++round) {
       learner.gradient(model[0], gradient);
-      descend(model[0], gradient, rate);
+      descend(model[0], gradient, task.learning_rate(round));
     }
     if (observer) observer(epoch, model);
   }

@@ -35,6 +35,9 @@ Result<void> check_options(const TrainOptions& options, std::size_t training_sam
   if (!(options.learning_rate > 0.0) || !std::isfinite(options.learning_rate)) {
     return bad_input("--lr: a number above 0 is needed");
   }
+  if (!(options.decay >= 0.0 && options.decay <= 1.0)) {
+    return bad_input("--lr-decay: a share of the rounds is needed, 0 to 1");
+  }
   return {};
 }
 
@@ -63,6 +66,12 @@ Result<TrainTask> TrainTask::make(const TrainOptions& options, Dataset data) {
     return bad_input("--epochs " + std::to_string(options.epochs) + ": more rounds than 2^32");
   }
   return task;
+}
+
+float TrainTask::learning_rate(std::uint32_t round) const noexcept {
+  const double rounds = static_cast<double>(options_.epochs) * rounds_per_epoch_;
+  const double falling = std::max(1.0, std::round(options_.decay * rounds));
+  return static_cast<float>(options_.learning_rate * std::min(1.0, (rounds - round) / falling));
 }
 
 std::vector<float> TrainTask::initial_parameters() const {

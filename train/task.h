@@ -19,6 +19,7 @@ struct TrainOptions {
   std::uint32_t epochs = 20;
   std::uint32_t batch = 8;  ///< Samples of one step of one worker.
   double learning_rate = 0.3;
+  double decay = 0.2;  ///< Share of the rounds, the last ones, over which the rate falls to 0.
   ModelKind model = ModelKind::mlp;
   ShardKind split = ShardKind::skew;
   std::uint64_t seed = 1;
@@ -40,6 +41,10 @@ class TrainTask {
   /// Rounds every rank does in an epoch: the whole batches of the smallest shard. A rank draws them
   /// without repetition from its freshly shuffled shard and leaves the remainder out.
   std::uint32_t rounds_per_epoch() const noexcept { return rounds_per_epoch_; }
+  /// Learning rate of a round, counted from 0 over the whole run: the options' rate, and in the
+  /// last `decay` of all rounds a straight line from it that would reach 0 one round after the end.
+  /// Workers that hear only some of their peers settle there, near their common mean.
+  float learning_rate(std::uint32_t round) const noexcept;
   /// Parameters that every rank starts from.
   std::vector<float> initial_parameters() const;
 

@@ -64,6 +64,7 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
           {"epochs", options.epochs},
           {"batch", options.batch},
           {"learning_rate", options.learning_rate},
+          {"learning_rate_decay", options.decay},
           {"seed", options.seed},
           {"accuracy", last.accuracy},
           {"worker_accuracy", {{"min", last.worker_min}, {"mean", last.worker_mean}}},

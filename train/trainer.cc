@@ -62,7 +62,7 @@ class RankTraining {
   }
 
   Result<void> run_round() {
-    const auto rate = static_cast<float>(task_.options().learning_rate);
+    const float rate = task_.learning_rate(static_cast<std::uint32_t>(report_.round_ms.size()));
     const auto begin = Timer::now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
