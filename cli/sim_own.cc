@@ -16,7 +16,7 @@
 namespace selmcast {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Document = nlohmann::ordered_json;
 
 /// What the rounds of a plan have in common, and each of them.
 struct FlowPlan {
@@ -143,24 +143,26 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
   return listed_flows(*schedule, options.rounds);
 }
 
-Json document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n, std::uint64_t bytes) {
+Document document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n,
+                     std::uint64_t bytes) {
   const auto [slow, fast] = std::minmax_element(plan.rates_kbps.begin(), plan.rates_kbps.end());
   const auto rounds = static_cast<double>(plan.rates_kbps.size());
   double ms = 0.0, receivers = 0.0;
   const auto ms_at = [bytes](double kbps) { return static_cast<double>(bytes) * 8.0 / kbps; };
   for (const double rate : plan.rates_kbps) ms += ms_at(rate);
   for (const auto total : plan.receivers) receivers += static_cast<double>(total);
-  Json out = {{"level", "flow"},
-              {"workers", n},
-              {"policy", to_string(policy)},
-              {"params_bytes", bytes},
-              {"rounds", plan.rates_kbps.size()},
-              {"round_ms", {{"min", ms_at(*fast)}, {"mean", ms / rounds}, {"max", ms_at(*slow)}}},
-              {"rate_kbps", {{"min", *slow}, {"max", *fast}}},
-              {"receivers_per_round", receivers / rounds},
-              {"receivers_per_sender", receivers / rounds / n},
-              {"k", plan.k},
-              {"senders_below_p", plan.below_p}};
+  Document out = {
+      {"level", "flow"},
+      {"workers", n},
+      {"policy", to_string(policy)},
+      {"params_bytes", bytes},
+      {"rounds", plan.rates_kbps.size()},
+      {"round_ms", {{"min", ms_at(*fast)}, {"mean", ms / rounds}, {"max", ms_at(*slow)}}},
+      {"rate_kbps", {{"min", *slow}, {"max", *fast}}},
+      {"receivers_per_round", receivers / rounds},
+      {"receivers_per_sender", receivers / rounds / n},
+      {"k", plan.k},
+      {"senders_below_p", plan.below_p}};
   if (plan.age) {
     out["pair_age"] = {
         {"worst", plan.age->worst}, {"mean", plan.age->mean}, {"never_served", plan.age->unserved}};
@@ -183,7 +185,7 @@ Result<LinkTable> own_links(const RunOptions& options, std::uint32_t most) {
 
 }  // namespace
 
-Result<Json> simulate_flows(const RunOptions& options) {
+Result<Document> simulate_flows(const RunOptions& options) {
   const auto links = own_links(options, kSimFlowMax);
   if (!links) return links.error();
   const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
@@ -202,7 +204,7 @@ Result<Json> simulate_flows(const RunOptions& options) {
   return document_of(*policy, *plan, n, *elements * sizeof(float));
 }
 
-Result<Json> simulate_engine(const RunOptions& options) {
+Result<Document> simulate_engine(const RunOptions& options) {
   const auto links = own_links(options, kSimEngineMax);
   if (!links) return links.error();
   const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
@@ -211,15 +213,15 @@ Result<Json> simulate_engine(const RunOptions& options) {
   if (!flow) return flow;
   const auto results = run_simulated(options, n);
   if (!results) return results.error();
-  Json out = job_document(n, *results, {});
+  Document out = job_document(n, *results, {});
   out["level"] = "engine";
   out["flow"] = std::move(*flow);
   return out;
 }
 
-std::string own_text(const Json& document) {
+std::string own_text(const Document& document) {
   const bool engine = document.at("level") == "engine";
-  const Json& flow = engine ? document.at("flow") : document;
+  const Document& flow = engine ? document.at("flow") : document;
   std::string out;
   const auto line = [&out](const char* format, auto... values) {
     char text[256];

@@ -1,4 +1,4 @@
-# Compiler settings shared by every target, and the two functions that declare a floor and a test program.
+# Compiler settings shared by every target, and the functions that declare a floor.
 
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -29,6 +29,19 @@ if(SELMCAST_FUZZ)
 endif()
 target_link_libraries(selmcast_options INTERFACE Threads::Threads)
 set(CMAKE_CXX_EXTENSIONS OFF)
+
+option(SELMCAST_UNITY "Compile several sources at once where their headers take longer than they do" ON)
+
+# selmcast_heavy_headers(<target> <headers>...): for a target whose sources are small beside what they
+# include. Compiled together seven by seven, or each with precompiled headers where one source at a
+# time matters more: for editing (preset dev) and for tools that read the compile commands.
+function(selmcast_heavy_headers target)
+  if(SELMCAST_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
 
 # selmcast_floor(<name> [libraries...]): the static library selmcast_<name> of every source below this folder.
 function(selmcast_floor name)

@@ -44,9 +44,13 @@ def compile_all(pool, build, number, folder, files):
     return [str(o) for o in pool.map(compile_source, jobs)]
 
 
-def hash_of(name, objects, folder, views):
-    program = f"{folder}/plan_hash"
+def link(objects, program):
     subprocess.run(["g++", *objects, "-lhwy", "-o", program], check=True)
+    return program
+
+
+def hash_of(job):
+    name, program, views = job
     done = subprocess.run([program, views], check=True, capture_output=True, text=True)
     print(f"{' '.join(name)}: {views} views, {done.stdout.strip()}", flush=True)
     return done.stdout.strip()
@@ -58,17 +62,18 @@ def main():
         print("clang++ is not installed (package clang)")
         return 77
     kernels = ROOT / "sync/select/slot_kernels.cc"
-    hashes = set()
-    with tempfile.TemporaryDirectory(prefix="selmcast-hash-") as folder:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for number, build in enumerate(COMPILERS):
-                objects = compile_all(pool, build, number, folder, sources())
-                hashes.add(hash_of(build, objects, folder, views))
+    with tempfile.TemporaryDirectory(prefix="selmcast-hash-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        programs = []
+        for number, build in enumerate(COMPILERS):
+            objects = compile_all(pool, build, number, folder, sources())
+            programs.append((build, link(objects, f"{folder}/{number}"), views))
         others = [str(o) for o in pathlib.Path(folder).glob("1-*.o")
                   if o.name != f"1-{kernels.stem}.o"]
         for number, build in enumerate(LOOPS):
             loops = compile_source((build, kernels, pathlib.Path(folder) / f"loops-{number}.o"))
-            hashes.add(hash_of(build, [*others, str(loops)], folder, views))
+            programs.append((build, link([*others, str(loops)], f"{folder}/loops-{number}"), views))
+        hashes = set(pool.map(hash_of, programs))
     if len(hashes) != 1:
         print("the plans differ")
         return 1

@@ -10,7 +10,7 @@ namespace selmcast {
 namespace {
 
 /// The same questions answered frame by frame.
-struct Model {
+struct BitmapModel {
   std::vector<bool> present;
 
   std::vector<NackRange> gaps_below(std::uint32_t end) const {
@@ -41,7 +41,8 @@ struct Model {
   }
 };
 
-void expect_equal(FrameBitmap& bitmap, const Model& model, std::uint32_t end, std::size_t room) {
+void expect_equal(FrameBitmap& bitmap, const BitmapModel& model, std::uint32_t end,
+                  std::size_t room) {
   ASSERT_EQ(bitmap.present(), model.count());
   ASSERT_EQ(bitmap.horizon(), model.horizon());
   ASSERT_EQ(bitmap.complete(), model.count() == model.present.size());
@@ -59,7 +60,7 @@ void run_random(std::uint32_t frames, std::uint64_t seed) {
   SplitMix64 random(seed);
   FrameBitmap bitmap;
   bitmap.resize(frames);
-  Model model{std::vector<bool>(frames)};
+  BitmapModel model{std::vector<bool>(frames)};
   for (std::uint32_t step = 0; step < 3 * frames; ++step) {
     // Mostly in order with holes, as frames come; sometimes anywhere.
     const std::uint32_t at = random.chance(0.7) ? std::min(step, frames - 1)
@@ -79,7 +80,7 @@ void run_random(std::uint32_t frames, std::uint64_t seed) {
   EXPECT_TRUE(bitmap.complete());
   EXPECT_EQ(bitmap.first_gap(), frames);
   bitmap.clear();
-  expect_equal(bitmap, Model{std::vector<bool>(frames)}, frames, 3);
+  expect_equal(bitmap, BitmapModel{std::vector<bool>(frames)}, frames, 3);
 }
 
 TEST(FrameBitmap, AgreesWithBruteForce) {

@@ -7,15 +7,15 @@
 #include <numeric>
 #include <set>
 
+#include "tests/unit/sync/select_problems.h"
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
 namespace {
+using reference::kUnlimited;
 
 using reference::Ratio;
 using reference::ratio;
-
-constexpr Kbps kUnlimited = Kbps{1} << 40U;
 
 enum class Law { equal, narrow, wide, alternating, two_classes, lognormal, tiny, with_zeros };
 constexpr Law kLaws[] = {Law::equal,       Law::narrow,    Law::wide, Law::alternating,

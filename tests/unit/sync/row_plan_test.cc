@@ -15,7 +15,7 @@ using reference::Ratio;
 using reference::ratio;
 
 /// A job whose members come, go and change their rates.
-struct Job {
+struct Members {
   std::uint32_t p = 1, k = 0;
   std::map<std::uint32_t, std::pair<Kbps, Kbps>> links;  ///< Key -> transmit, receive rate.
   std::uint32_t next_key = 0;
@@ -43,8 +43,8 @@ Kbps draw_rate(std::uint32_t law, SplitMix64& random) {
   return random.chance(0.5) ? 10'000 : 2'000;
 }
 
-Job random_job(SplitMix64& random, std::uint32_t n, std::uint32_t p, std::uint32_t law) {
-  Job job;
+Members random_job(SplitMix64& random, std::uint32_t n, std::uint32_t p, std::uint32_t law) {
+  Members job;
   job.p = p;
   for (; job.next_key < n; ++job.next_key) {
     const auto rate = draw_rate(law, random);
@@ -56,7 +56,7 @@ Job random_job(SplitMix64& random, std::uint32_t n, std::uint32_t p, std::uint32
 
 enum class Event { one_slower, all_drift, dies, joins };
 
-void happen(Event event, std::uint32_t law, Job& job, SplitMix64& random) {
+void happen(Event event, std::uint32_t law, Members& job, SplitMix64& random) {
   const auto any = std::next(
       job.links.begin(),
       static_cast<std::ptrdiff_t>(random.below(static_cast<std::uint32_t>(job.links.size()))));
@@ -110,7 +110,7 @@ struct Walk {
 };
 
 /// One member's part of a round against the sets that members joined.
-void check_member(const Job& job, const RowPlan& plan, const Groups& joined,
+void check_member(const Members& job, const RowPlan& plan, const Groups& joined,
                   const std::vector<std::uint32_t>& keys, std::uint32_t i, const RingRound& round,
                   Walk& walk) {
   const auto group = plan.groups()[round.row];
@@ -138,7 +138,7 @@ void check_member(const Job& job, const RowPlan& plan, const Groups& joined,
   }
 }
 
-void check_plan(const Job& job, const RowPlan& plan) {
+void check_plan(const Members& job, const RowPlan& plan) {
   const auto keys = job.keys();
   const auto n = static_cast<std::uint32_t>(keys.size());
   const auto joined = groups_of(plan, keys);
@@ -181,7 +181,7 @@ void check_plan(const Job& job, const RowPlan& plan) {
 }
 
 /// Follows one event; checks the plan, its rate and the counted change.
-RowChange follow(const Job& job, const Groups& before, RowPlan& plan) {
+RowChange follow(const Members& job, const Groups& before, RowPlan& plan) {
   const auto keys = job.keys();
   const auto change = plan.follow(job.p, job.k, keys, job.tx(), job.rx());
   const auto fresh = RingPlan::make(job.p, job.tx(), job.rx(), job.k);
@@ -277,7 +277,7 @@ TEST(RowPlan, ChangesLittleWhenLittleChanges) {
 
 TEST(RowPlan, EqualRanksKeepPReceiversWhenOneDies) {
   // Nobody can pay for a patch, so a member in its own row would stay short.
-  Job job;
+  Members job;
   job.p = 3;
   for (; job.next_key < 10; ++job.next_key) job.links[job.next_key] = {150, 300};
   auto plan = RowPlan::make(job.p, job.k, job.keys(), job.tx(), job.rx());

@@ -13,7 +13,7 @@ using reference::kUnlimited;
 using reference::ratio;
 using reference::uniform;
 
-SelectionProblem random_problem(SplitMix64& random, std::uint32_t most) {
+SelectionProblem random_instance(SplitMix64& random, std::uint32_t most) {
   const auto n = static_cast<std::uint32_t>(2 + random.below(most - 1));
   SelectionProblem problem;
   problem.fanout = random.chance(0.5) ? Fanout::unicast : Fanout::multicast;
@@ -69,7 +69,7 @@ reference::Graph by_the_book(const SelectionProblem& problem,
 TEST(SelectPublishedGeneral, FollowsTheBookOnRandomProblems) {
   SplitMix64 random(5);
   for (int instance = 0; instance < 400; ++instance) {
-    const auto problem = random_problem(random, 12);
+    const auto problem = random_instance(random, 12);
     std::vector<std::uint64_t> volume;
     for (std::size_t i = 0; i < problem.p.size(); ++i) volume.push_back(1 + random.below(9));
     const auto got =
@@ -84,7 +84,7 @@ TEST(SelectPublishedGeneral, FollowsTheBookOnRandomProblems) {
 TEST(SelectPublishedGeneral, NeverBeatsTheBoundNorTheBestSelection) {
   SplitMix64 random(6);
   for (int instance = 0; instance < 60; ++instance) {
-    auto problem = random_problem(random, 4);
+    auto problem = random_instance(random, 4);
     const auto n = static_cast<std::uint32_t>(problem.p.size());
     std::vector<std::uint64_t> volume;
     for (std::uint32_t i = 0; i < n; ++i) volume.push_back(1 + random.below(9));
@@ -147,7 +147,7 @@ TEST(SelectPublishedGeneral, RandomTiesDifferBySeedOnlyAndEscapeTheTrap) {
 TEST(SelectPublishedGeneral, RandomTiesAreAdmissibleAndNeverBetterThanExact) {
   SplitMix64 random(7);
   for (int instance = 0; instance < 300; ++instance) {
-    const auto problem = random_problem(random, 16);
+    const auto problem = random_instance(random, 16);
     const auto got = select_published(problem, Ties::random);
     EXPECT_TRUE(reference::admissible(problem, got->receivers));
     EXPECT_FALSE(ratio((*select_exact(problem)).rate) < ratio(got->rate));

@@ -244,6 +244,29 @@ TEST(TrainTask, RefusesWhatCannotBeTrained) {
   EXPECT_THAT(refused([](auto& o) { o.epochs = 4'000'000'000U; }), HasSubstr("2^32"));
   EXPECT_THAT(refused([](auto& o) { o.learning_rate = -1; }), HasSubstr("--lr"));
   EXPECT_THAT(refused([](auto& o) { o.learning_rate = NAN; }), HasSubstr("--lr"));
+  EXPECT_THAT(refused([](auto& o) { o.decay = 1.1; }), HasSubstr("--lr-decay"));
+  EXPECT_THAT(refused([](auto& o) { o.decay = NAN; }), HasSubstr("--lr-decay"));
+}
+
+TEST(TrainTask, LearningRateFallsInAStraightLineAtTheEnd) {
+  TrainOptions options = small_options();
+  options.learning_rate = 0.5;
+  options.epochs = 2;
+  options.decay = 0.0;
+  const auto constant = digits_task(options);
+  const std::uint32_t rounds = 2 * constant.rounds_per_epoch();
+  for (std::uint32_t r = 0; r < rounds; ++r) EXPECT_EQ(constant.learning_rate(r), 0.5F);
+  options.decay = 1.0;
+  const auto falling = digits_task(options);
+  for (std::uint32_t r = 0; r < rounds; ++r) {
+    EXPECT_FLOAT_EQ(falling.learning_rate(r),
+                    0.5F * static_cast<float>(rounds - r) / static_cast<float>(rounds));
+  }
+  options.decay = 0.5;
+  const auto half = digits_task(options);
+  EXPECT_EQ(half.learning_rate(rounds / 2), 0.5F);
+  EXPECT_LT(half.learning_rate(rounds / 2 + 1), 0.5F);
+  EXPECT_FLOAT_EQ(half.learning_rate(rounds - 1), 1.0F / static_cast<float>(rounds));
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ namespace selmcast {
 namespace {
 
 // Of this process: tests of several processes run on one host at the same time.
-const std::uint64_t kJob = 0x5E1'0002 + (static_cast<std::uint64_t>(::getpid()) << 32U);
+const std::uint64_t kMulticastJob = 0x5E1'0002 + (static_cast<std::uint64_t>(::getpid()) << 32U);
 
 class UringMulticast : public testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_uring(uring_config(kJob));
+    auto opened = open_uring(uring_config(kMulticastJob));
     if (!opened && opened.error().kind == ErrorKind::unavailable) {
       GTEST_SKIP() << opened.error().message;
     }
@@ -54,12 +54,12 @@ std::multiset<std::uint32_t> announced(const UringRank& rank) {
 }
 
 TEST_F(UringMulticast, OnePostReachesEightMembers) {
-  UringRank sender(kJob);
+  UringRank sender(kMulticastJob);
   std::vector<std::unique_ptr<UringRank>> members;
   std::vector<UringRank*> all = {&sender};
   std::vector<Membership> joined;
   for (int i = 0; i < 8; ++i) {
-    members.push_back(std::make_unique<UringRank>(kJob));
+    members.push_back(std::make_unique<UringRank>(kMulticastJob));
     auto membership = members.back()->transport->join({5}, JoinAs::receiver);
     ASSERT_TRUE(membership) << membership.error().message;
     joined.push_back(std::move(*membership));
@@ -103,7 +103,7 @@ TEST_F(UringMulticast, NobodyIsHandedAGroupItDidNotJoin) {
   std::vector<Membership> held;
   std::vector<std::multiset<std::uint32_t>> expected(4);
   for (std::uint32_t r = 0; r < 4; ++r) {
-    ranks.push_back(std::make_unique<UringRank>(kJob));
+    ranks.push_back(std::make_unique<UringRank>(kMulticastJob));
     all.push_back(ranks.back().get());
     for (std::uint32_t g = 0; g < kGroups; ++g) {
       if (g % 4 != r && (g + 1 + (g / 4) % 3) % 4 != r) continue;
@@ -114,7 +114,7 @@ TEST_F(UringMulticast, NobodyIsHandedAGroupItDidNotJoin) {
     }
     ASSERT_GT(expected[r].size(), 20U);
   }
-  UringRank sender(kJob);
+  UringRank sender(kMulticastJob);
   all.push_back(&sender);
   std::vector<Membership> to;
   std::vector<std::uint32_t> values(kGroups);
@@ -139,8 +139,8 @@ TEST_F(UringMulticast, NobodyIsHandedAGroupItDidNotJoin) {
 }
 
 TEST_F(UringMulticast, LeavingStopsAGroupAlsoForWhatIsQueued) {
-  UringRank sender(kJob);
-  UringRank member(kJob);
+  UringRank sender(kMulticastJob);
+  UringRank member(kMulticastJob);
   std::vector<Membership> to;
   std::vector<std::uint32_t> values = {0, 1};
   for (const std::uint32_t g : values) {
@@ -174,14 +174,14 @@ TEST_F(UringMulticast, LeavingStopsAGroupAlsoForWhatIsQueued) {
 }
 
 TEST_F(UringMulticast, UnicastToTheGroupPortIsNotDelivered) {
-  UringRank member(kJob);
+  UringRank member(kMulticastJob);
   auto membership = member.transport->join({0}, JoinAs::receiver);
   ASSERT_TRUE(membership);
-  UringRank stranger(kJob);
+  UringRank stranger(kMulticastJob);
   const auto memory = pattern_bytes(100, 2);
   auto region = stranger.transport->register_memory(memory);
-  auto endpoint = stranger.transport->connect(
-      uring::encode_peer({.ipv4 = INADDR_LOOPBACK, .port = uring::group_target(kJob, 0)->port}));
+  auto endpoint = stranger.transport->connect(uring::encode_peer(
+      {.ipv4 = INADDR_LOOPBACK, .port = uring::group_target(kMulticastJob, 0)->port}));
   ASSERT_TRUE(region && endpoint);
   const LocalSlice slice{memory.data(), 100, region->id()};
   const SendRequest request{Destination::to(*endpoint), {&slice, 1}, 0, 0};
@@ -192,12 +192,12 @@ TEST_F(UringMulticast, UnicastToTheGroupPortIsNotDelivered) {
 }
 
 TEST_F(UringMulticast, JobsOfOneHostDoNotHearEachOther) {
-  UringRank ours(kJob);
-  UringRank theirs(kJob + 1);
+  UringRank ours(kMulticastJob);
+  UringRank theirs(kMulticastJob + 1);
   auto our_group = ours.transport->join({0}, JoinAs::receiver);
   auto their_group = theirs.transport->join({0}, JoinAs::receiver);
   ASSERT_TRUE(our_group && their_group);
-  UringRank sender(kJob);
+  UringRank sender(kMulticastJob);
   std::vector<Membership> to;
   auto membership = sender.transport->join({0}, JoinAs::send_only);
   ASSERT_TRUE(membership);
@@ -222,7 +222,7 @@ TEST_F(UringMulticast, AnotherProcessOfTheHostHearsOnlyItsGroups) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     alarm(20);
-    UringRank member(kJob);
+    UringRank member(kMulticastJob);
     std::vector<Membership> held;
     for (std::uint32_t g = 1; g < kGroups; g += 2) {
       auto membership = member.transport->join({g}, JoinAs::receiver);
@@ -239,8 +239,8 @@ TEST_F(UringMulticast, AnotherProcessOfTheHostHearsOnlyItsGroups) {
   }
   close(ready[1]);
   close(answer[1]);
-  UringRank even(kJob);
-  UringRank sender(kJob);
+  UringRank even(kMulticastJob);
+  UringRank sender(kMulticastJob);
   std::vector<Membership> held;
   std::vector<Membership> to;
   std::vector<std::uint32_t> values(kGroups);
@@ -278,7 +278,7 @@ TEST_F(UringMulticast, AnotherProcessOfTheHostHearsOnlyItsGroups) {
 }
 
 TEST_F(UringMulticast, AHeldGroupPortIsReportedWithTheRemedy) {
-  const std::uint64_t job = kJob + 77;
+  const std::uint64_t job = kMulticastJob + 77;
   const UniqueFd holder(socket(AF_INET, SOCK_DGRAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
