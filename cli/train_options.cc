@@ -19,6 +19,11 @@ std::string exact(double value) {
 }
 
 Result<void> check_slowdown(const TrainCommandOptions& options) {
+  constexpr double kComputeMax = 60'000.0;
+  if (!(options.compute_ms >= 0.0 && options.compute_ms <= kComputeMax)) {
+    return bad_input("--compute-ms: " + std::to_string(options.compute_ms) +
+                     " is not within 0..60000");
+  }
   const auto& factors = options.slowdown;
   if (factors.empty()) return {};
   if (factors.size() != options.training.workers) {
@@ -68,6 +73,11 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
       ->capture_default_str();
   command.add_option("--slowdown", o.slowdown, "Factor per rank by which computing is stretched")
       ->delimiter(',');
+  command
+      .add_option("--compute-ms", o.compute_ms,
+                  "Least time of a step's computing, before the factor (a stand-in for a larger "
+                  "model)")
+      ->capture_default_str();
   command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command.add_option("--transport", o.job.transport, "auto, shm or uring")->capture_default_str();
@@ -110,6 +120,7 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
     }
     out.insert(out.end(), {"--slowdown", list});
   }
+  if (o.compute_ms > 0.0) out.insert(out.end(), {"--compute-ms", exact(o.compute_ms)});
   if (!o.job.links_file.empty()) out.insert(out.end(), {"--links", o.job.links_file});
   if (o.job.deterministic) out.emplace_back("--deterministic");
   return out;
@@ -142,6 +153,7 @@ TrainerOptions trainer_options(const TrainCommandOptions& options, Rank rank) {
   const auto policy = parse_policy(options.job.policy);
   if (policy && policy->mix == MixKind::sgd) out.exchange = Exchange::gradients;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
+  out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
   return out;
 }
 

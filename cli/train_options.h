@@ -18,6 +18,7 @@ struct TrainCommandOptions {
   std::string model = "mlp";
   std::string split = "skew";
   std::vector<double> slowdown;  ///< Empty, or one factor a rank.
+  double compute_ms = 0.0;       ///< Least time of a step's computing, before the slowdown.
   RunOptions job;                ///< Policy, transport, links and what else `run` has in common.
 };
 

@@ -165,10 +165,10 @@ Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank se
     if (view.tx_kbps[m] == 0) {
       return bad_input("no plan: rank " + rank + " has no available transmit rate");
     }
-    if (view.rx_kbps[m] == 0 && policy.mix == MixKind::sgd) {
+    if (view.rx_kbps[m] == 0 && policy.mix != MixKind::average) {
       return bad_input("no plan: rank " + rank +
-                       " has no available receive rate, and with mix=sgd every rank must hear all "
-                       "others; use mix=average");
+                       " has no available receive rate, and with mix=sgd or compensate every rank "
+                       "must hear all others; use mix=average");
     }
   }
   return static_cast<std::uint32_t>(at - view.members.begin());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -49,21 +50,24 @@ constexpr Value kValues[] = {
     {Axis::pace, "bsp", "a round ends when all its deliveries have ended", true},
     {Axis::pace, "ssp:s", ""},
     {Axis::pace, "async", ""},
-    {Axis::pace, "overlap[:Kmax]", ""},
+    {Axis::pace, "overlap[:K]",
+     "a round is always under way; a worker steps on meanwhile, at most K = 20 steps"},
+    {Axis::pace, "periodic:H", "a round after every H steps"},
     {Axis::pace, "stages", ""},
-    {Axis::pace, "periodic", ""},
     {Axis::mix, "average", "gossip mean: own and received parameters weigh the same", true},
     {Axis::mix, "sgd", "sum of all workers' updates (needs select=all)"},
     {Axis::mix, "age[:gamma]", ""},
     {Axis::mix, "cumulative", ""},
-    {Axis::mix, "compensate[:gamma]", ""},
+    {Axis::mix, "compensate[:gamma]",
+     "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
     {Axis::mix, "lgp", ""},
     {Axis::mix, "replace", ""},
     {Axis::mix, "stale", ""},
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", ""},
     {Axis::codec, "split", ""},
-    {Axis::codec, "slim:alpha,beta", ""},
+    {Axis::codec, "slim:alpha,beta[,q]",
+     "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", ""},
     {Axis::order, "priority", ""},
@@ -77,6 +81,9 @@ struct Name {
 constexpr Name kNames[] = {
     {"bsp", "select=all pace=bsp mix=sgd"},
     {"selmcast", "select=selmcast:2 pace=bsp mix=average groups=rows"},
+    {"osp", "select=all pace=overlap mix=compensate:0"},
+    {"losp", "select=all pace=overlap mix=compensate:1.5"},
+    {"slim", "select=all pace=bsp mix=compensate:1 codec=slim:0.3,0.15"},
     {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
     {"gossip", "select=random:1 pace=bsp mix=average groups=sender"},
 };
@@ -125,6 +132,23 @@ std::optional<std::uint32_t> number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+std::optional<double> decimal(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+/// What follows the colon, if one does.
+std::optional<std::string_view> argument_of(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  return text.substr(colon + 1);
 }
 
 Result<void> add_word(std::string_view word, Words& words) {
@@ -235,7 +259,116 @@ Result<void> set_select(std::string_view text, Policy& policy) {
   return {};
 }
 
+Result<void> set_pace(std::string_view text, Policy& policy) {
+  constexpr std::uint32_t kStepsMax = 1'000'000;
+  const auto argument = argument_of(text);
+  const auto name = text.substr(0, text.find(':'));
+  if (name == "bsp") return {};
+  policy.pace = name == "overlap" ? PaceKind::overlap : PaceKind::periodic;
+  policy.pace_steps = 20;
+  if (!argument && policy.pace == PaceKind::overlap) return {};
+  const auto steps = argument ? number(*argument) : std::nullopt;
+  if (!steps || *steps == 0 || *steps > kStepsMax) {
+    return bad_input("policy: pace=" + std::string(name) + " needs a number of steps, 1 to " +
+                     std::to_string(kStepsMax) + ", found " + quoted(text) +
+                     "; write for example pace=" + std::string(name) + ":8");
+  }
+  policy.pace_steps = *steps;
+  return {};
+}
+
+Result<void> set_mix(std::string_view text, Policy& policy) {
+  constexpr double kGammaMax = 100.0;
+  const auto name = text.substr(0, text.find(':'));
+  if (name == "average") return {};
+  policy.mix = name == "sgd" ? MixKind::sgd : MixKind::compensate;
+  if (policy.mix == MixKind::sgd) return {};
+  policy.gamma = 1.5;
+  const auto argument = argument_of(text);
+  if (!argument) return {};
+  const auto gamma = decimal(*argument);
+  if (!gamma || *gamma < 0.0 || *gamma > kGammaMax) {
+    return bad_input(
+        "policy: gamma in mix=compensate:gamma must be a number from 0 to 100, found " +
+        quoted(text));
+  }
+  policy.gamma = *gamma;
+  return {};
+}
+
+Result<void> set_codec(std::string_view text, Policy& policy) {
+  if (text == "identity") return {};
+  const auto argument = argument_of(text).value_or(std::string_view{});
+  const auto comma = argument.find(',');
+  const auto rest = comma == argument.npos ? std::string_view{} : argument.substr(comma + 1);
+  const auto second = rest.find(',');
+  const auto alpha = decimal(argument.substr(0, comma));
+  const auto beta = decimal(rest.substr(0, second));
+  const auto every =
+      second == rest.npos ? std::optional(SlimShares{}.every) : number(rest.substr(second + 1));
+  if (!alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta < *alpha) ||
+      !(*alpha <= 1.0)) {
+    return bad_input(
+        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta < alpha <= 1 and q of 1 or "
+        "more, found " +
+        quoted(text) + "; write for example codec=slim:0.3,0.15");
+  }
+  policy.slim = SlimShares{*alpha, *beta, *every};
+  return {};
+}
+
+/// What the axes pace, mix and codec ask of one another.
+Result<void> check_steps(const Policy& policy) {
+  const bool compensates = policy.mix == MixKind::compensate;
+  if (compensates && policy.select != SelectKind::all) {
+    return bad_input(
+        "policy: mix=compensate needs select=all (its correction is made for one mean of all; with "
+        "a partial selection workers drift apart); use mix=average or select=all");
+  }
+  if (policy.pace == PaceKind::overlap && !compensates) {
+    return bad_input(
+        "policy: pace=overlap merges results one round late, which only mix=compensate takes into "
+        "account; use mix=compensate or pace=bsp");
+  }
+  if (policy.pace == PaceKind::periodic && policy.mix == MixKind::sgd) {
+    return bad_input(
+        "policy: mix=sgd merges the updates of every single step; use pace=bsp, or mix=average or "
+        "mix=compensate with pace=periodic");
+  }
+  if (policy.slim && !compensates) {
+    return bad_input(
+        "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
+  }
+  return {};
+}
+
+/// The shortest text that reads back as the same value.
+std::string shortest(double value) {
+  std::array<char, 64> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  return {text.data(), end.ptr};
+}
+
+std::string pace_text(const Policy& policy) {
+  if (policy.pace == PaceKind::bsp) return "bsp";
+  return (policy.pace == PaceKind::overlap ? "overlap:" : "periodic:") +
+         std::to_string(policy.pace_steps);
+}
+
+std::string mix_text(const Policy& policy) {
+  if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
+  return policy.mix == MixKind::sgd ? "sgd" : "average";
+}
+
+std::string codec_text(const Policy& policy) {
+  if (!policy.slim) return "identity";
+  return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
+         std::to_string(policy.slim->every);
+}
+
 Result<void> check_coherence(const Words& words, Policy& policy) {
+  if (auto ok = check_steps(policy); !ok) return ok;
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
     return bad_input(
@@ -281,8 +414,12 @@ Result<Policy> parse_policy(std::string_view text) {
       if (auto set = set_select(*word, policy); !set) return set.error();
     } else if (axis == Axis::route) {
       policy.route = name == "unicast" ? RouteKind::unicast : RouteKind::star;
+    } else if (axis == Axis::pace) {
+      if (auto set = set_pace(*word, policy); !set) return set.error();
     } else if (axis == Axis::mix) {
-      policy.mix = name == "sgd" ? MixKind::sgd : MixKind::average;
+      if (auto set = set_mix(*word, policy); !set) return set.error();
+    } else if (axis == Axis::codec) {
+      if (auto set = set_codec(*word, policy); !set) return set.error();
     } else if (axis == Axis::groups) {
       policy.groups = name == "sender" ? GroupKind::sender : GroupKind::rows;
     }
@@ -312,8 +449,8 @@ std::string to_string(const Policy& policy) {
     if (policy.k_given) (out += ',') += std::to_string(policy.k);
   }
   out += policy.route == RouteKind::unicast ? " route=unicast" : " route=star";
-  out += policy.mix == MixKind::sgd ? " pace=bsp mix=sgd" : " pace=bsp mix=average";
-  out += " codec=identity order=fifo";
+  out += " pace=" + pace_text(policy) + " mix=" + mix_text(policy) +
+         " codec=" + codec_text(policy) + " order=fifo";
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,23 +14,40 @@ namespace selmcast {
 
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast };
-enum class MixKind : std::uint8_t { average, sgd };
+enum class PaceKind : std::uint8_t { bsp, periodic, overlap };
+enum class MixKind : std::uint8_t { average, sgd, compensate };
 enum class GroupKind : std::uint8_t { rows, sender };
 
-/// A parsed policy string. Axes with a single implementation so far (share, pace, codec, order)
-/// are checked at parse time and have no field.
+/// Shares of the parameters that travel under Slim-DP: `alpha` in a round, of which `beta` is the
+/// core. 0 <= beta < alpha <= 1.
+struct SlimShares {
+  double alpha = 0.3;
+  double beta = 0.15;
+  std::uint32_t every = 20;  ///< Rounds after which the core is chosen anew; at least 1.
+
+  bool operator==(const SlimShares&) const = default;
+};
+
+/// A parsed policy string. Axes with a single implementation so far (share, order) are checked at
+/// parse time and have no field.
 struct Policy {
   SelectKind select = SelectKind::all;
   std::uint32_t p = 0;   ///< Least number of receivers; 0 for select=all.
   std::uint32_t k = 0;   ///< Every pair served once in k rounds; 0 = no bound.
   bool k_given = false;  ///< Otherwise k is max(4, ceil((n-1)/p)), see resolved_k().
   RouteKind route = RouteKind::star;
+  PaceKind pace = PaceKind::bsp;
+  std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
   MixKind mix = MixKind::average;
+  double gamma = 0.0;              ///< Of mix=compensate, in units of the learning rate.
+  std::optional<SlimShares> slim;  ///< Absent: codec=identity.
   GroupKind groups = GroupKind::rows;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
   /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
+  /// How a round mixes what it receives: `compensate` is done around rounds that average.
+  MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
 };
 
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.

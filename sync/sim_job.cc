@@ -86,7 +86,7 @@ Result<void> SimJob::State::set_up() {
     engine.job = 1;
     engine.self = rank;
     engine.world = world;
-    engine.mix = config.policy.mix;
+    engine.mix = config.policy.round_mix();
     engine.deterministic = config.deterministic;
     engine.timeout = config.timeout;
     engine.loss = config.loss;

@@ -1,11 +1,13 @@
 #include "selmcast/worker.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "sync/control_thread.h"
 #include "sync/links.h"
 #include "sync/roster.h"
+#include "sync/steps/stepper.h"
 #include "transport/open.h"
 
 namespace selmcast {
@@ -15,6 +17,24 @@ namespace {
 // How long the driver sleeps at most when nothing is due; wake() and arriving frames end it early.
 constexpr Duration kIdleSleep = std::chrono::milliseconds(20);
 
+/// The engine's rounds as the stepper sees them.
+class EngineRounds final : public Rounds {
+ public:
+  explicit EngineRounds(Engine& engine) : engine_(engine) {}
+  void push() override {
+    engine_.push();
+    ++pushed_;
+  }
+  bool settled() const noexcept override {
+    return engine_.rounds_closed() == pushed_ || engine_.failed();
+  }
+  Result<RoundReport> wait() override { return engine_.wait(); }
+
+ private:
+  Engine& engine_;
+  std::uint32_t pushed_ = 0;
+};
+
 class JoinedWorker final : public Worker {
  public:
   JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<Rendezvous> store)
@@ -23,8 +43,10 @@ class JoinedWorker final : public Worker {
 
   Result<void> open();
   Result<void> add_parameters(std::span<float> parameters) override;
-  void push() override { engine_->push(); }
-  Result<RoundReport> wait() override { return engine_->wait(); }
+  void push() override { stepper_->push(); }
+  Result<RoundReport> wait() override { return stepper_->wait(); }
+  Result<std::optional<RoundReport>> step() override { return stepper_->step(); }
+  Result<std::vector<RoundReport>> finish() override { return stepper_->finish(); }
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
   std::vector<Rank> failed_ranks() const override { return control_->failed_ranks(); }
@@ -50,6 +72,8 @@ class JoinedWorker final : public Worker {
   LinkTable links_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Engine> engine_;
+  std::optional<EngineRounds> rounds_;
+  std::optional<Stepper> stepper_;
   std::unique_ptr<ControlThread> control_;
   std::atomic<bool> stop_driver_{false};  ///< Release in shut_down(), acquire in drive().
   std::thread driver_;
@@ -95,14 +119,23 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.job = static_cast<std::uint32_t>(job_);
   config.self = config_.rank;
   config.world = config_.world;
-  config.mix = policy_.mix;
+  config.mix = policy_.round_mix();
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;
   config.loss = config_.loss;
   config.seed = config_.seed;
   config.frame_bytes = frame;
   engine_ = std::make_unique<Engine>(*transport_, config);
-  if (auto ok = engine_->set_up(peers, parameters); !ok) return ok;
+  rounds_.emplace(*engine_);
+  try {
+    stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
+  } catch (const std::bad_alloc&) {
+    return unavailable(
+        "no memory for mix=compensate, which keeps three copies of " +
+        std::to_string(parameters.size_bytes()) +
+        " bytes beside the parameters; use fewer ranks on this host or a smaller set");
+  }
+  if (auto ok = engine_->set_up(peers, stepper_->stream()); !ok) return ok;
   driver_ = std::thread([this] { drive(); });
   control_ = std::make_unique<ControlThread>(
       std::move(store_), *engine_,

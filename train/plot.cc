@@ -177,13 +177,13 @@ std::vector<const PlotSeries*> legend_entries(const std::vector<PlotPanel>& pane
   return entries;
 }
 
-enum class Axis { rounds, seconds };
+enum class Axis { steps, seconds };
 
 PlotSeries series_of(const std::vector<CurvePoint>& curve, Axis axis, double CurvePoint::*value,
                      std::string label, std::string colour, bool dashed) {
   PlotSeries series{std::move(label), {}, std::move(colour), dashed};
   for (const CurvePoint& point : curve) {
-    series.points.push_back({axis == Axis::rounds ? point.rounds : point.seconds, point.*value});
+    series.points.push_back({axis == Axis::steps ? point.steps : point.seconds, point.*value});
   }
   return series;
 }
@@ -201,8 +201,8 @@ void hold_to_the_end(std::vector<PlotSeries>& all) {
 
 PlotPanel training_panel(const TrainResult& result, Axis axis) {
   PlotPanel panel;
-  panel.title = axis == Axis::rounds ? "by round" : "by time";
-  panel.x_label = axis == Axis::rounds ? "rounds" : "seconds of training";
+  panel.title = axis == Axis::steps ? "by step" : "by time";
+  panel.x_label = axis == Axis::steps ? "steps of each worker" : "seconds of training";
   panel.y_label = "accuracy on the test set";
   // Colours of Okabe and Ito, which most colour-blind readers can tell apart.
   panel.series = {
@@ -278,7 +278,7 @@ std::string training_chart(const TrainResult& result) {
   const std::string title = std::string(to_string(result.options.model)) + " on digits, " +
                             std::string(to_string(result.options.split)) + " split, " +
                             std::to_string(result.options.workers) + " workers";
-  return svg_chart({training_panel(result, Axis::rounds), training_panel(result, Axis::seconds)},
+  return svg_chart({training_panel(result, Axis::steps), training_panel(result, Axis::seconds)},
                    title);
 }
 

@@ -14,7 +14,8 @@ nlohmann::ordered_json curve_json(const std::vector<CurvePoint>& curve) {
   for (const CurvePoint& point : curve) {
     points.push_back(
         {{"epoch", point.epoch},
-         {"rounds", point.rounds},
+         {"rounds", point.steps},
+         {"steps", point.steps},
          {"seconds", point.seconds},
          {"accuracy", point.accuracy},
          {"loss", point.loss},
@@ -71,6 +72,7 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
           {"baseline_accuracy", result.final_baseline().accuracy},
           {"local_only_accuracy", result.final_local_only().worker_mean},
           {"seconds", result.seconds},
+          {"steps", result.steps},
           {"rounds", result.rounds},
           {"bytes_on_wire", result.bytes_on_wire},
           {"rate_kbps", result.rate_kbps},
@@ -94,10 +96,10 @@ std::string to_table(const TrainResult& result) {
   const CurvePoint& last = result.final_workers();
   const CurvePoint& base = result.final_baseline();
   std::string out;
-  out += format("%s, %s split, %u workers, %u epochs of %u rounds, batch %u, rate %g, seed %llu\n",
+  out += format("%s, %s split, %u workers, %u epochs of %u steps, batch %u, rate %g, seed %llu\n",
                 to_string(options.model).data(), to_string(options.split).data(), options.workers,
-                options.epochs, result.rounds / options.epochs, options.batch,
-                options.learning_rate, static_cast<unsigned long long>(options.seed));
+                options.epochs, result.steps / options.epochs, options.batch, options.learning_rate,
+                static_cast<unsigned long long>(options.seed));
   out += "policy: " + result.policy + "\ntransport: " + result.transport + "\n\n";
   out += "                                        accuracy   to single process\n";
   const auto row = [&](const char* name, double accuracy) {

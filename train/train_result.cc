@@ -37,15 +37,15 @@ Error of_rank(Rank rank, const Error& error) {
 
 /// Reports of the ranks that finished, or the first complaint.
 Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Bytes>& published,
-                                                const std::vector<Rank>& finishers,
-                                                std::uint32_t rounds) {
+                                                const std::vector<Rank>& finishers) {
   std::vector<RankReport> reports;
   for (const Rank rank : finishers) {
     const auto bytes = find(published, rank, kReportTag);
     if (!bytes) return bytes.error();
     auto report = decode_report(*bytes);
     if (!report) return of_rank(rank, report.error());
-    if (report->rank != rank || report->round_ms.size() != rounds ||
+    const auto rounds = reports.empty() ? report->round_ms.size() : reports[0].round_ms.size();
+    if (report->rank != rank || rounds == 0 || report->round_ms.size() != rounds ||
         report->receivers.size() != rounds || report->rate_kbps.size() != rounds) {
       return of_rank(rank, failed("its account is not of the " + std::to_string(rounds) +
                                   " rounds of this job"));
@@ -136,7 +136,7 @@ CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
   SELMCAST_CHECK(!snapshots.empty(), "an epoch without models");
   CurvePoint point;
   point.epoch = snapshots[0].epoch;
-  point.rounds = snapshots[0].rounds;
+  point.steps = snapshots[0].steps;
   point.worker_min = 1.0;
   std::vector<std::vector<float>> models;
   for (const Snapshot& snapshot : snapshots) {
@@ -178,7 +178,7 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   TrainResult result;
   result.options = task.options();
   result.params_bytes = task.shape().parameters() * sizeof(float);
-  result.rounds = task.options().epochs * task.rounds_per_epoch();
+  result.steps = task.options().epochs * task.rounds_per_epoch();
   const std::set<Rank> lost_set(lost.begin(), lost.end());
   result.failed_ranks.assign(lost_set.begin(), lost_set.end());
   std::vector<Rank> finishers;
@@ -187,10 +187,11 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   }
   if (finishers.empty()) return failed("no worker finished the training");
 
-  auto reports = collect_reports(published, finishers, result.rounds);
+  auto reports = collect_reports(published, finishers);
   if (!reports) return std::move(reports).error();
   result.policy = reports->front().policy;
   result.transport = reports->front().transport;
+  result.rounds = static_cast<std::uint32_t>(reports->front().round_ms.size());
   add_accounts(*reports, result);
 
   Judge judge(task);

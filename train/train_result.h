@@ -21,7 +21,7 @@ namespace selmcast {
 /// One point of a curve, on the test set.
 struct CurvePoint {
   std::uint32_t epoch = 0;
-  std::uint32_t rounds = 0;
+  std::uint32_t steps = 0;   ///< Of each worker.
   double seconds = 0.0;      ///< Of training, up to here; of the slowest rank.
   double accuracy = 0.0;     ///< Of the average of the models.
   double loss = 0.0;         ///< Of the average of the models.
@@ -35,7 +35,8 @@ struct TrainResult {
   std::uint64_t params_bytes = 0;
   bool verified = false;
   std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
-  std::uint32_t rounds = 0;
+  std::uint32_t steps = 0;         ///< Of each worker.
+  std::uint32_t rounds = 0;        ///< As many as steps under pace=bsp.
   double seconds = 0.0;
   std::uint64_t bytes_on_wire = 0;  ///< All that all ranks sent, control included.
   std::uint64_t foreign_frames = 0;

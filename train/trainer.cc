@@ -39,6 +39,9 @@ class RankTraining {
     const std::uint32_t epochs = task_.options().epochs;
     for (std::uint32_t epoch = 1; epoch <= epochs; ++epoch) {
       if (auto done = run_epoch(); !done) return done;
+      if (epoch == epochs) {
+        if (auto done = merge_the_rest(); !done) return done;
+      }
       if (!has_snapshot(epoch, epochs)) continue;
       if (auto published = publish_snapshot(epoch); !published) return published;
     }
@@ -55,29 +58,40 @@ class RankTraining {
     const auto begin = Timer::now();
     learner_.start_epoch();
     for (std::uint32_t r = 0; r < task_.rounds_per_epoch(); ++r) {
-      if (auto done = run_round(); !done) return done;
+      if (auto done = run_step(); !done) return done;
     }
     seconds_ += std::chrono::duration<double>(Timer::now() - begin).count();
     return {};
   }
 
-  Result<void> run_round() {
-    const float rate = task_.learning_rate(static_cast<std::uint32_t>(report_.round_ms.size()));
+  Result<void> run_step() {
+    const float rate = task_.learning_rate(steps_);
     const auto begin = Timer::now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
-    if (options_.slowdown > 1.0) {
-      std::this_thread::sleep_for((Timer::now() - begin) * (options_.slowdown - 1.0));
-    }
-    const auto round = worker_.synchronize();
-    if (!round) {
-      return Error{round.error().kind, "rank " + std::to_string(worker_.rank()) + ": round " +
-                                           std::to_string(report_.round_ms.size()) + ": " +
-                                           round.error().message};
-    }
+    const Timer::duration took = Timer::now() - begin;
+    const auto due = std::max<Timer::duration>(took, options_.compute) * options_.slowdown;
+    if (due > took) std::this_thread::sleep_for(due - took);
+    ++steps_;
+    const auto round = worker_.step();
+    if (!round) return at_round(round.error());
     if (options_.exchange == Exchange::gradients) descend(parameters_, gradient_, rate);
-    account(*round);
+    if (*round) account(**round);
     return {};
+  }
+
+  Result<void> merge_the_rest() {
+    const auto begin = Timer::now();
+    const auto rounds = worker_.finish();
+    if (!rounds) return at_round(rounds.error());
+    for (const RoundReport& round : *rounds) account(round);
+    seconds_ += std::chrono::duration<double>(Timer::now() - begin).count();
+    return {};
+  }
+
+  Error at_round(const Error& error) const {
+    return {error.kind, "rank " + std::to_string(worker_.rank()) + ": round " +
+                            std::to_string(report_.round_ms.size()) + ": " + error.message};
   }
 
   void account(const RoundReport& round) {
@@ -93,8 +107,7 @@ class RankTraining {
   }
 
   Result<void> publish_snapshot(std::uint32_t epoch) {
-    const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
-    const Bytes bytes = encode(Snapshot{epoch, rounds, seconds_, parameters_});
+    const Bytes bytes = encode(Snapshot{epoch, steps_, seconds_, parameters_});
     const auto now = Timer::now();
     if (now >= next_progress_) {
       next_progress_ = now + kProgressPeriod;
@@ -110,6 +123,7 @@ class RankTraining {
   std::vector<float> parameters_;
   std::vector<float> gradient_;
   double seconds_ = 0.0;
+  std::uint32_t steps_ = 0;
   Timer::time_point next_progress_{};
   RankReport report_;
 };

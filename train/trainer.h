@@ -1,6 +1,7 @@
 // One rank's side of data-parallel training over a Worker.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "base/result.h"
@@ -17,8 +18,10 @@ enum class Exchange : std::uint8_t {
 
 struct TrainerOptions {
   Exchange exchange = Exchange::parameters;
-  /// Computing takes this many times as long (the rank sleeps); at least 1.
+  /// A step's computing takes at least `compute`, and `slowdown` times that (the rank sleeps); the
+  /// factor is at least 1.
   double slowdown = 1.0;
+  std::chrono::microseconds compute{0};
 };
 
 /// Trains on the shard of worker.rank(): registers the parameters (or gradients) with the worker,

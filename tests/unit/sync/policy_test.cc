@@ -91,14 +91,31 @@ TEST(Policy, SaysWhatToChange) {
       {"pace=bsp pace=bsp", "pace is given twice"},
       {"select=all select=random:1", "select is given twice ('all' and 'select=random:1')"},
       {"pace=ssp:2", "pace=ssp belongs to a later version; this one has pace=bsp"},
-      {"pace=overlap", "pace=overlap belongs to a later version"},
+      {"pace=overlap", "which only mix=compensate takes into account"},
+      {"pace=overlap:0 mix=compensate", "pace=overlap needs a number of steps, 1 to 1000000"},
+      {"pace=periodic", "found 'periodic'; write for example pace=periodic:8"},
+      {"pace=periodic:x", "found 'periodic:x'"},
+      {"pace=periodic:2 mix=sgd", "mix=sgd merges the updates of every single step"},
+      {"pace=bsp:2", "pace=bsp takes no argument"},
+      {"mix=compensate:-1", "gamma in mix=compensate:gamma must be a number from 0 to 100"},
+      {"mix=compensate:nan", "gamma in mix=compensate:gamma"},
+      {"mix=compensate:1e2", "gamma in mix=compensate:gamma"},
+      {"mix=compensate:", "gamma in mix=compensate:gamma"},
+      {"losp select=selmcast:2", "mix=compensate needs select=all"},
+      {"codec=slim:0.3,0.15", "codec=slim needs mix=compensate"},
+      {"mix=compensate codec=slim", "needs 0 <= beta < alpha <= 1"},
+      {"mix=compensate codec=slim:0.3", "needs 0 <= beta < alpha <= 1"},
+      {"mix=compensate codec=slim:0.3,0.3", "found 'slim:0.3,0.3'"},
+      {"mix=compensate codec=slim:1.1,0.3", "found 'slim:1.1,0.3'"},
+      {"mix=compensate codec=slim:0.3,0.1,0", "q of 1 or more"},
+      {"mix=compensate codec=slim:nan,0.1", "needs 0 <= beta"},
       {"select=neighbours", "select=neighbours belongs to a later version"},
       {"share=rate", "later version; this one has share=even"},
       {"route=ps:2", "later version; this one has route=star, unicast"},
       {"mix=age:0.9", "later version; this one has mix=average, sgd"},
       {"codec=cast:bf16", "later version; this one has codec=identity"},
       {"order=priority", "later version; this one has order=fifo"},
-      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, orpheus, gossip"},
+      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, slim"},
       {"average", "'average' is a value without its axis; write mix=average"},
       {"random", "'random' is a value without its axis; write select=random:p"},
       {"bsp gossip", "two names, 'bsp' and 'gossip'; keep one"},
@@ -132,6 +149,22 @@ TEST(Policy, SaysWhatToChange) {
     })) << error.message;
   }
   EXPECT_LT(parse_policy(std::string(100'000, 'x')).error().message.size(), 300U);
+}
+
+TEST(Policy, NamesOfSystems) {
+  const auto text = [](const char* policy) { return to_string(*parse_policy(policy)); };
+  const std::string all = "share=even select=all route=star ", end = " order=fifo groups=rows";
+  EXPECT_EQ(text("osp"), all + "pace=overlap:20 mix=compensate:0 codec=identity" + end);
+  EXPECT_EQ(text("losp"), all + "pace=overlap:20 mix=compensate:1.5 codec=identity" + end);
+  EXPECT_EQ(text("slim"), all + "pace=bsp mix=compensate:1 codec=slim:0.3,0.15,20" + end);
+  EXPECT_EQ(text("losp pace=overlap:7 codec=slim:.25,0.0625,3"),
+            all + "pace=overlap:7 mix=compensate:1.5 codec=slim:0.25,0.0625,3" + end);
+  EXPECT_EQ(text("select=random:2 pace=periodic:4"),
+            "share=even select=random:2 route=star pace=periodic:4 mix=average codec=identity "
+            "order=fifo groups=sender");
+  for (const auto& [name, words] : policy_names()) {
+    EXPECT_EQ(to_string(*parse_policy(text(name.c_str()))), text(words.c_str())) << name;
+  }
 }
 
 TEST(Policy, NumberOfWorkers) {

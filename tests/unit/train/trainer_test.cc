@@ -50,7 +50,7 @@ TEST(TrainRank, DoesWhatTheReferenceDoes) {
     const auto snapshot = decode_snapshot(published.at(std::to_string(rank) + "/epoch/2"));
     ASSERT_TRUE(snapshot);
     EXPECT_EQ(snapshot->parameters, models[rank]);
-    EXPECT_EQ(snapshot->rounds, 2 * task.rounds_per_epoch());
+    EXPECT_EQ(snapshot->steps, 2 * task.rounds_per_epoch());
     const auto first = decode_snapshot(published.at(std::to_string(rank) + "/epoch/0"));
     ASSERT_TRUE(first);
     EXPECT_EQ(first->parameters, task.initial_parameters());
@@ -174,7 +174,7 @@ TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
   const auto full = curve.take("3/progress", snapshot(1));
   ASSERT_TRUE(full);
   EXPECT_EQ(full->epoch, 1U);
-  EXPECT_EQ(full->rounds, 11U);
+  EXPECT_EQ(full->steps, 11U);
   EXPECT_FALSE(curve.take("0/progress", snapshot(2)));
   EXPECT_FALSE(curve.take("1/progress", snapshot(2)));
   const auto without_others = curve.take("0/progress", snapshot(3));

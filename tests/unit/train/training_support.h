@@ -62,6 +62,12 @@ class LocalWorker final : public Worker {
     report.verified = true;
     return report;
   }
+  Result<std::optional<RoundReport>> step() override {
+    auto report = synchronize();
+    if (!report) return std::move(report).error();
+    return std::optional(std::move(report).value());
+  }
+  Result<std::vector<RoundReport>> finish() override { return std::vector<RoundReport>(); }
   Rank rank() const noexcept override { return rank_; }
   std::uint32_t world() const noexcept override {
     return static_cast<std::uint32_t>(job_.parameters_.size());

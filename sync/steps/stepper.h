@@ -1,0 +1,67 @@
+// Stepper: when rounds begin and end relative to the application's own steps (the pace).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "selmcast/worker.h"
+#include "sync/policy.h"
+#include "sync/steps/delta_exchange.h"
+
+namespace selmcast {
+
+/// The rounds below: an engine's, or a test's. One round at a time.
+class Rounds {
+ public:
+  virtual ~Rounds() = default;
+  virtual void push() = 0;
+  /// Whether every pushed round has closed or cannot close any more.
+  virtual bool settled() const noexcept = 0;
+  /// Waits until the pushed round has closed.
+  virtual Result<RoundReport> wait() = 0;
+};
+
+/// bsp: a round after every step. periodic:H: after every H steps. overlap:K (OSP, LOSP): a round
+/// is always under way while the worker steps on, at most K steps beyond the last departure; what
+/// it merges was computed from the parameters of the round before, so its lag is exactly one.
+///
+/// One thread. Allocates in its constructor and for the reports that it returns.
+class Stepper {
+ public:
+  /// `parameters` and `rounds` must outlive the stepper; `seed` is the same on all ranks.
+  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
+
+  /// Memory that the rounds send from and mix into.
+  std::span<float> stream() noexcept { return exchange_ ? exchange_->stream() : parameters_; }
+
+  /// The application has changed the parameters by one step. The report of a round that was closed
+  /// by this call, if one was; the parameters then hold the mixed result.
+  Result<std::optional<RoundReport>> step();
+  /// After the last step: rounds until every rank has come here and all own changes are merged
+  /// (bsp, periodic: at most one, for the steps since the last; the ranks must have done equally
+  /// many). With mix=compensate all ranks that lived to the end then hold equal parameters.
+  Result<std::vector<RoundReport>> finish();
+  /// One round of everything done so far, whatever the pace.
+  Result<RoundReport> synchronize();
+  void push();
+  Result<RoundReport> wait();
+
+  const DeltaExchange* exchange() const noexcept { return exchange_ ? &*exchange_ : nullptr; }
+  /// Steps that the round now under way, or else the last one, carries of this rank.
+  std::uint32_t steps_carried() const noexcept { return carried_; }
+
+ private:
+  void depart(bool last);
+
+  PaceKind pace_;
+  std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
+  std::span<float> parameters_;
+  Rounds& rounds_;
+  std::optional<DeltaExchange> exchange_;
+  std::uint32_t steps_ = 0, carried_ = 0;
+  bool under_way_ = false;
+};
+
+}  // namespace selmcast
