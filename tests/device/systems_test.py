@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The named systems on real training: ranks that merge late, rarely or in part end with equal
+parameters, learn what the single process learns, and send the bytes that they say; one rank killed
+in the middle does not stop the others."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fault"))
+import jobs
+from kill_test import children_of
+
+WORKERS = 6
+
+
+def command(policy, epochs=14, timeout=10):
+    return [jobs.PROGRAM, "train", "--workers", str(WORKERS), "--epochs", str(epochs), "--seed",
+            "3", "--compute-ms", "1", "--policy", policy, "--timeout", str(timeout), "--json", "-"]
+
+
+def train(policy):
+    done = subprocess.run(command(policy), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=200, check=False)
+    assert done.returncode == 0, f"{policy}: {done.stderr}"
+    result = json.loads(done.stdout)
+    print(f"{policy:32} accuracy {result['accuracy']:.3f}, worst {result['worker_accuracy']['min']:.3f}"
+          f", {result['rounds']} rounds for {result['steps']} steps, {result['seconds']:.2f} s, "
+          f"{result['bytes_on_wire']} bytes", flush=True)
+    assert result["verified"]
+    assert result["accuracy"] >= result["baseline_accuracy"] - 0.05, policy
+    return result
+
+
+def equal_at_the_end(result):
+    workers = result["worker_accuracy"]
+    return result["accuracy"] == workers["min"] and abs(workers["mean"] - workers["min"]) < 1e-9
+
+
+def killed(policy):
+    """SIGKILL in the middle of an overlapped job: the others merge and finish without it."""
+    job = subprocess.Popen(command(policy, epochs=120, timeout=3),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    while len(children_of(job.pid)) < WORKERS and job.poll() is None:
+        time.sleep(0.005)
+    pids = children_of(job.pid)
+    time.sleep(2.5)  # Joining and probing take about one.
+    assert job.poll() is None, "the job ended before the kill"
+    os.kill(pids[4], signal.SIGKILL)
+    begin = time.monotonic()
+    output, errors = job.communicate(timeout=60)
+    took = time.monotonic() - begin
+    assert job.returncode == 0, f"{policy}: exit {job.returncode}: {errors}"
+    result = json.loads(output)
+    print(f"{policy:32} rank 4 killed: accuracy {result['accuracy']:.3f}, failed "
+          f"{result['failed_ranks']}, ended {took:.1f} s after", flush=True)
+    assert result["failed_ranks"] == [4] and result["verified"]
+    assert equal_at_the_end(result), "survivors differ"
+    assert result["accuracy"] >= 0.75, "a worker's classes are lost with it, not all"
+
+
+def main():
+    full = train("select=all")
+    every = {policy: train(policy) for policy in
+             ("osp", "losp", "slim", "select=all pace=periodic:4", "losp codec=slim:0.3,0.15",
+              "select=all pace=periodic:4 mix=compensate")}
+    for policy, result in every.items():
+        if "mix=average" not in result["policy"]:
+            assert equal_at_the_end(result), f"{policy}: ranks differ at the end"
+    for policy in ("osp", "losp"):
+        assert 2 <= every[policy]["rounds"] <= every[policy]["steps"] + 2
+    assert every["select=all pace=periodic:4"]["rounds"] == -(-full["steps"] // 4)
+
+    # Slim-DP sends alpha of the parameters in each round, and all of them once at the end.
+    parameters = full["params_bytes"]
+    extra = every["slim"]["rounds"] - full["rounds"]
+    assert extra == 4, f"{extra} rounds exchange everything at the end, not ceil(1 / 0.3)"
+    share = (every["slim"]["bytes_on_wire"] / every["slim"]["rounds"]) / (
+        full["bytes_on_wire"] / full["rounds"])
+    print(f"slim sends {share:.3f} of the bytes of a full round of {parameters} bytes")
+    assert 0.28 <= share <= 0.45, "alpha = 0.3, and the control frames of a round"
+    for policy in ("losp", "losp codec=slim:0.3,0.15"):
+        killed(policy)
+
+
+if __name__ == "__main__":
+    main()
