@@ -205,20 +205,33 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
-  const std::uint64_t copies = o.deterministic ? 3 : 2;  // With the accumulator.
+  const auto policy = parse_policy(o.policy);
+  const bool compensates = policy && policy->mix == MixKind::compensate;
+  // The parameters, the accumulator, and what mix=compensate keeps.
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   if (memory.total_bytes != 0 && *count > held / sizeof(float) / copies / local) {
-    return unavailable("not enough memory: " + std::to_string(local) + " ranks here hold " +
-                       std::to_string(copies) + " times " + std::to_string(*count * sizeof(float)) +
-                       " bytes each (parameters and accumulator), this machine has " +
-                       size_text(held) + "; use fewer workers or a smaller set");
+    return unavailable(
+        "not enough memory: " + std::to_string(local) + " ranks here hold " +
+        std::to_string(copies) + " times " + std::to_string(*count * sizeof(float)) +
+        " bytes each (parameters, accumulator and the policy's copies), this machine has " +
+        size_text(held) + "; use fewer workers or a smaller set");
   }
   if (*count <= kElementsMax) return {};
   return bad_input(std::to_string(*count) + " parameters are more than " +
                    std::to_string(kElementsMax) + ", what one stream of frames can number");
 }
 }  // namespace
+
+Result<void> check_simulated(const Policy& policy) {
+  if (policy.mix == MixKind::compensate) {
+    return bad_input(
+        "--policy: the simulator has no steps of an application, which mix=compensate is about; "
+        "use --transport shm or uring, or mix=average");
+  }
+  return {};
+}
 
 Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
   if (world == 0 || world > kWorkersMax) {
@@ -235,8 +248,12 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
     return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");
   }
-  if (auto policy = parse_policy(o.policy); !policy) return std::move(policy).error();
-  if (auto ok = check_policy(*parse_policy(o.policy), world); !ok) return ok;
+  const auto policy = parse_policy(o.policy);
+  if (!policy) return policy.error();
+  if (auto ok = check_policy(*policy, world); !ok) return ok;
+  if (o.transport == "sim") {
+    if (auto ok = check_simulated(*policy); !ok) return ok;
+  }
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
   if (auto size = check_size(o, local); !size) return size;
   if (auto plan = check_plan(o, world); !plan) return plan;

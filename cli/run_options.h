@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "selmcast/worker.h"
+#include "sync/policy.h"
 
 namespace selmcast {
 
@@ -36,6 +37,8 @@ std::string text_of(double value);
 void add_run_options(CLI::App& command, RunOptions& options);
 /// The options as arguments of a child `worker`, without --json.
 std::vector<std::string> as_arguments(const RunOptions& options);
+/// Refuses what the simulator cannot show: policies about an application's steps.
+Result<void> check_simulated(const Policy& policy);
 /// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks,
 /// and that this machine's memory could hold `local` of them.
 Result<void> check_run_options(const RunOptions& options, std::uint32_t world, std::uint32_t local);

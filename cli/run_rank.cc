@@ -56,6 +56,32 @@ Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
   return result;
 }
 
+std::string dump_path(const RunOptions& options, Rank rank) {
+  return options.dump_folder + "/rank-" + std::to_string(rank) + ".f32";
+}
+
+Result<void> dump_parameters(const RunOptions& options, Rank rank, std::span<const float> values) {
+  const std::string path = dump_path(options, rank);
+  const std::string partial = path + ".partial";
+  {
+    std::ofstream out(partial, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(values.data()),
+              static_cast<std::streamsize>(values.size_bytes()));
+    out.flush();
+    if (!out) return failed("--dump: cannot write " + partial + "; is the device full?");
+  }
+  std::error_code error;
+  std::filesystem::rename(partial, path, error);
+  if (error) return failed("--dump: cannot rename " + partial + ": " + error.message());
+  return {};
+}
+
+/// A job that fails must not leave an older one's parameters in its place.
+void drop_old_dump(const RunOptions& options, Rank rank) {
+  std::error_code ignored;
+  if (!options.dump_folder.empty()) std::filesystem::remove(dump_path(options, rank), ignored);
+}
+
 }  // namespace
 
 WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
@@ -76,23 +102,8 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
   return config;
 }
 
-Result<void> dump_parameters(const std::string& folder, Rank rank, std::span<const float> values) {
-  const std::string path = folder + "/rank-" + std::to_string(rank) + ".f32";
-  const std::string partial = path + ".partial";
-  {
-    std::ofstream out(partial, std::ios::binary);
-    out.write(reinterpret_cast<const char*>(values.data()),
-              static_cast<std::streamsize>(values.size_bytes()));
-    out.flush();
-    if (!out) return failed("--dump: cannot write " + partial + "; is the device full?");
-  }
-  std::error_code error;
-  std::filesystem::rename(partial, path, error);
-  if (error) return failed("--dump: cannot rename " + partial + ": " + error.message());
-  return {};
-}
-
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
+  drop_old_dump(options, place.rank);
   auto links = load_links(options, place.world);
   if (!links) return std::move(links).error();
   auto parameters = initial_parameters(options, place.rank);
@@ -103,7 +114,7 @@ Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   auto result = run_rounds(**worker, options, *parameters);
   if (!result) return std::move(result).error();
   if (!options.dump_folder.empty()) {
-    auto dumped = dump_parameters(options.dump_folder, place.rank, *parameters);
+    auto dumped = dump_parameters(options, place.rank, *parameters);
     if (!dumped) return dumped.error();
   }
   result->transport = (*worker)->transport_name();
@@ -142,6 +153,7 @@ Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std:
     parameters.push_back(std::move(initial).value());
   }
   const double cpu_before = cpu_seconds();
+  for (Rank rank = 0; rank < world; ++rank) drop_old_dump(options, rank);
   SimJob job(config, parameters);
   auto outcome = job.run();
   if (!outcome) return std::move(outcome).error();
@@ -159,7 +171,7 @@ Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std:
     result.failed_ranks = outcome->failed_ranks;
     result.notices = config.policy.notices;
     if (options.dump_folder.empty()) continue;
-    auto dumped = dump_parameters(options.dump_folder, rank, parameters[rank]);
+    auto dumped = dump_parameters(options, rank, parameters[rank]);
     if (!dumped) return dumped.error();
   }
   return results;

@@ -18,11 +18,9 @@ struct RankPlace {
 WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
                            std::optional<LinkTable> links);
 
-/// Runs to the end and publishes the result as "run". Errors as Worker's.
+/// Runs to the end and publishes the result as "run". With --dump it leaves raw little-endian
+/// float32 in FOLDER/rank-I.f32, complete or absent. Errors as Worker's.
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place);
-
-/// Writes raw little-endian float32 to FOLDER/rank-I.f32; complete or absent.
-Result<void> dump_parameters(const std::string& folder, Rank rank, std::span<const float> values);
 
 /// The same job in one process and in virtual time.
 Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world);

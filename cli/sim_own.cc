@@ -192,6 +192,7 @@ Result<Document> simulate_flows(const RunOptions& options) {
   const auto policy = parse_policy(options.policy);
   if (!policy) return policy.error();
   if (auto ok = check_policy(*policy, n); !ok) return ok.error();
+  if (auto ok = check_simulated(*policy); !ok) return ok.error();
   const auto elements = parameter_count(options);
   if (!elements) return elements.error();
   constexpr std::uint32_t kRoundsMax = 1'000'000;

@@ -71,6 +71,8 @@ Result<void> run_worker(const WorkerCommand& command) {
     if (!started) return std::move(started).error();
     server = std::move(started).value();
     if (auto ok = json->drop_old(); !ok) return ok;
+  } else if (!command.launched && !command.options.json.empty()) {
+    print_notice("--json: rank 0 writes the job's result, this rank writes none");
   }
   auto result = run_rank(command.options, place);
   if (server != nullptr && result) {

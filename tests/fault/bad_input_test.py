@@ -124,6 +124,10 @@ class BadInput(unittest.TestCase):
                 self.assertNotIn("sim", selmcast(*command, "--transport", "tcp").stderr)
         self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
         self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")
+        self.refuse(["run", "--workers", "2", *BYTES, "--transport", "sim", "--policy", "losp"],
+                    "mix=compensate", "shm or uring")
+        self.refuse(["train", "--compute-ms", "-1"], "--compute-ms", "0..60000")
+        self.refuse(["train", "--lr-decay", "1.5"], "--lr-decay", "0 to 1")
 
     def test_interface_that_would_do_nothing(self):
         for transport, command in (("shm", self.run_with(*BYTES)), ("sim", self.run_with(*BYTES)),

@@ -139,6 +139,9 @@ TEST_F(OwnLinks, RefusesWhatItCannotDo) {
   options.policy = "select=selmcast:2";
   write_links("8,8,8", "8,0,0");
   EXPECT_NE(error_of().find("no solution"), std::string::npos) << error_of();
+  options.policy = "losp";
+  EXPECT_NE(error_of().find("mix=compensate"), std::string::npos) << error_of();
+  options.policy = "select=selmcast:2";
   write_links("8", "8");
   EXPECT_NE(error_of().find("allowed here: 2 to 10000"), std::string::npos);
   options.links_file.clear();
