@@ -28,8 +28,9 @@ def train(policy):
                           timeout=200, check=False)
     assert done.returncode == 0, f"{policy}: {done.stderr}"
     result = json.loads(done.stdout)
-    print(f"{policy:32} accuracy {result['accuracy']:.3f}, worst {result['worker_accuracy']['min']:.3f}"
-          f", {result['rounds']} rounds for {result['steps']} steps, {result['seconds']:.2f} s, "
+    worst = result["worker_accuracy"]["min"]
+    print(f"{policy:32} accuracy {result['accuracy']:.3f}, worst {worst:.3f}, "
+          f"{result['rounds']} rounds for {result['steps']} steps, {result['seconds']:.2f} s, "
           f"{result['bytes_on_wire']} bytes", flush=True)
     assert result["verified"]
     assert result["accuracy"] >= result["baseline_accuracy"] - 0.05, policy
