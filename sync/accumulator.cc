@@ -20,6 +20,8 @@ void Accumulator::begin() noexcept {
 
 void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,
                       const float* own) noexcept {
+  constexpr auto kElement = WireElement::f32;
+  const auto* sent = reinterpret_cast<const std::byte*>(own) + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / sizeof(float);
   const std::size_t count = payload.size() / sizeof(float);
   const bool fresh = counts_[frame]++ == 0;
@@ -27,18 +29,18 @@ void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,
     std::int64_t* sum = fixed_sums_.data() + first;
     if (fresh) std::fill_n(sum, count, 0);
     if (mix_ == MixKind::average) {
-      kernels::fixed_add_difference(sum, payload.data(), own + first, count);
+      kernels::fixed_add_difference(kElement, sum, payload.data(), sent, count);
     } else {
-      kernels::fixed_add(sum, payload.data(), count);
+      kernels::fixed_add(kElement, sum, payload.data(), count);
     }
     return;
   }
   float* sum = sums_.data() + first;
   if (mix_ == MixKind::average) {
-    (fresh ? kernels::assign_difference : kernels::add_difference)(sum, payload.data(), own + first,
-                                                                   count);
+    (fresh ? kernels::assign_difference : kernels::add_difference)(kElement, sum, payload.data(),
+                                                                   sent, count);
   } else {
-    (fresh ? kernels::assign : kernels::add)(sum, payload.data(), count);
+    (fresh ? kernels::assign : kernels::add)(kElement, sum, payload.data(), count);
   }
 }
 
@@ -47,12 +49,19 @@ void Accumulator::finish_frame(std::uint32_t frame, float* own) noexcept {
   const std::size_t count = shape_.length_of(frame) / sizeof(float);
   const double scale = 1.0 / (1.0 + counts_[frame]);
   float* to = own + first;
-  if (deterministic_) {
-    (mix_ == MixKind::average ? kernels::fixed_finish_difference : kernels::fixed_finish_mean)(
-        to, fixed_sums_.data() + first, scale, count);
+  const auto* sent = reinterpret_cast<const std::byte*>(to);
+  if (mix_ == MixKind::average) {
+    if (deterministic_) {
+      kernels::fixed_finish_difference(to, fixed_sums_.data() + first, scale, count);
+    } else {
+      kernels::finish_difference(to, sums_.data() + first, static_cast<float>(scale), count);
+    }
+  } else if (deterministic_) {
+    kernels::fixed_finish_mean(WireElement::f32, to, sent, fixed_sums_.data() + first, scale,
+                               count);
   } else {
-    (mix_ == MixKind::average ? kernels::finish_difference : kernels::finish_mean)(
-        to, sums_.data() + first, static_cast<float>(scale), count);
+    kernels::finish_mean(WireElement::f32, to, sent, sums_.data() + first,
+                         static_cast<float>(scale), count);
   }
 }
 
