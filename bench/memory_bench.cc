@@ -4,8 +4,9 @@
 // the ratio is taken within each turn.
 //
 //   bench_memory [MiB per array = 64] [turns = 15]
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -100,10 +101,17 @@ std::vector<Case> cases() {
   return out;
 }
 
+/// Of this thread, so that time given to other processes does not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 double seconds_of(const std::function<void(Arrays&)>& run, Arrays& arrays) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = cpu_seconds();
   run(arrays);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return cpu_seconds() - begin;
 }
 
 double quantile(std::vector<double> values, double q) {
