@@ -93,7 +93,7 @@ void receive_to_accumulate(benchmark::State& state) {
       const ParsedFrame parsed = parse_frame(frame, kJob);
       if (parsed.error != FrameError::none) break;
       if (session.on_data(parsed.header, parsed.payload, now) != Verdict::fresh) break;
-      accumulator.add(f, parsed.payload, own.data());
+      accumulator.add(f, parsed.payload, std::as_bytes(std::span(own)).data());
       ++merged;
     }
     if (merged != kFrames) return state.SkipWithError("a frame was refused");

@@ -4,8 +4,9 @@
 // the ratio is taken within each turn.
 //
 //   bench_memory [MiB per array = 64] [turns = 15]
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,13 +22,15 @@ namespace selmcast {
 namespace {
 
 struct Arrays {
-  explicit Arrays(std::size_t n) : a(n, 1.0F), b(n, 2.0F), c(n, 3.0F) {}
+  explicit Arrays(std::size_t n) : a(n, 1.0F), b(n, 2.0F), c(n, 3.0F), wide(n / 2, 1) {}
   const std::byte* update() const { return reinterpret_cast<const std::byte*>(b.data()); }
+  std::byte* sent() { return reinterpret_cast<std::byte*>(c.data()); }
   std::vector<float> a, b, c;
+  std::vector<std::int64_t> wide;
 };
 
 struct Case {
-  const char* name;
+  std::string name;
   double bytes_per_element;  ///< Read and written, as STREAM counts: no write-allocate.
   std::function<void(Arrays&)> run;
   std::vector<double> gbs = {};  ///< One per turn.
@@ -42,37 +45,73 @@ struct Case {
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] + s * c[i];
 }
 
+/// Calls kernel(first element, count) for each frame's payload of an array: 1432 bytes.
+template <class Kernel>
+void by_frame(std::size_t elements, std::uint32_t element_bytes, const Kernel& kernel) {
+  const std::size_t frame = 1432 / element_bytes;
+  for (std::size_t i = 0; i + frame <= elements; i += frame) kernel(i, frame);
+}
+
+/// The loops that run frame by frame as the engine does, on updates of this type.
+void add_cases_of(WireElement element, const std::string& name, std::vector<Case>& out) {
+  const std::uint32_t size = bytes_of(element);
+  out.push_back({"sum += update, " + name, 8.0 + size, [=](Arrays& x) {
+                   by_frame(x.a.size(), size, [&](std::size_t i, std::size_t n) {
+                     kernels::add(element, &x.a[i], x.update() + i * size, n);
+                   });
+                 }});
+  out.push_back({"sum += update - sent, " + name, 8.0 + 2 * size, [=](Arrays& x) {
+                   by_frame(x.a.size(), size, [&](std::size_t i, std::size_t n) {
+                     kernels::add_difference(element, &x.a[i], x.update() + i * size,
+                                             x.sent() + i * size, n);
+                   });
+                 }});
+  if (element == WireElement::f32) return;
+  out.push_back({"encode, " + name, 4.0 + size,
+                 [=](Arrays& x) { kernels::encode(element, x.sent(), x.a.data(), x.a.size()); }});
+}
+
 std::vector<Case> cases() {
-  // The engine calls a kernel per frame; 358 floats are a payload of 1432 bytes.
-  constexpr std::size_t kFrame = 358;
-  const auto by_frame = [](Arrays& x, auto&& kernel) {
-    for (std::size_t i = 0; i + kFrame <= x.a.size(); i += kFrame) kernel(i, kFrame);
-  };
-  return {
+  std::vector<Case> out{
       {"stream copy", 8, [](Arrays& x) { copy(x.a.data(), x.b.data(), x.a.size()); }},
       {"stream triad", 12,
-       [](Arrays& x) { triad(x.a.data(), x.b.data(), x.c.data(), 0.5F, x.a.size()); }},
-      {"sum += update", 12,
-       [by_frame](Arrays& x) {
-         by_frame(x, [&](std::size_t i, std::size_t n) {
-           kernels::add(&x.a[i], x.update() + i * sizeof(float), n);
-         });
-       }},
-      {"sum += update - own", 16,
-       [by_frame](Arrays& x) {
-         by_frame(x, [&](std::size_t i, std::size_t n) {
-           kernels::add_difference(&x.a[i], x.update() + i * sizeof(float), &x.c[i], n);
-         });
-       }},
-      {"own += sum * scale", 12,
-       [](Arrays& x) { kernels::finish_difference(x.a.data(), x.c.data(), 0.25F, x.a.size()); }},
-  };
+       [](Arrays& x) { triad(x.a.data(), x.b.data(), x.c.data(), 0.5F, x.a.size()); }}};
+  add_cases_of(WireElement::f32, "f32", out);
+  add_cases_of(WireElement::bf16, "bf16", out);
+  add_cases_of(WireElement::f16, "f16", out);
+  // The sums are twice as wide: half as many elements.
+  out.push_back({"sum += update, int32", 0.5 * 20, [](Arrays& x) {
+                   by_frame(x.wide.size(), 4, [&](std::size_t i, std::size_t n) {
+                     kernels::int32_add(&x.wide[i], x.update() + 4 * i, n);
+                   });
+                 }});
+  for (const auto element : {WireElement::f32, WireElement::bf16}) {
+    const std::uint32_t size = bytes_of(element);
+    out.push_back({element == WireElement::f32 ? "fixed sum, f32" : "fixed sum, bf16",
+                   0.5 * (16 + 2 * size), [=](Arrays& x) {
+                     by_frame(x.wide.size(), size, [&](std::size_t i, std::size_t n) {
+                       kernels::fixed_add_difference(element, &x.wide[i], x.update() + i * size,
+                                                     x.sent() + i * size, n);
+                     });
+                   }});
+  }
+  out.push_back({"own += sum * scale", 12, [](Arrays& x) {
+                   kernels::finish_difference(x.a.data(), x.b.data(), 0.25F, x.a.size());
+                 }});
+  return out;
+}
+
+/// Of this thread, so that time given to other processes does not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 double seconds_of(const std::function<void(Arrays&)>& run, Arrays& arrays) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = cpu_seconds();
   run(arrays);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return cpu_seconds() - begin;
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -92,11 +131,11 @@ void measure(std::vector<Case>& list, std::size_t elements, int turns) {
 }
 
 void print(const std::vector<Case>& list) {
-  std::printf("%-22s %8s %8s %8s %16s\n", "GB/s", "median", "low", "high", "ratio to triad");
+  std::printf("%-28s %8s %8s %8s %16s\n", "GB/s", "median", "low", "high", "ratio to triad");
   for (const Case& c : list) {
     std::vector<double> ratios;
     for (std::size_t t = 0; t < c.gbs.size(); ++t) ratios.push_back(c.gbs[t] / list[1].gbs[t]);
-    std::printf("%-22s %8.2f %8.2f %8.2f %16.2f\n", c.name, quantile(c.gbs, 0.5),
+    std::printf("%-28s %8.2f %8.2f %8.2f %16.2f\n", c.name.c_str(), quantile(c.gbs, 0.5),
                 quantile(c.gbs, 0), quantile(c.gbs, 1), quantile(ratios, 0.5));
   }
 }

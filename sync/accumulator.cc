@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "sync/kernels.h"
-
 namespace selmcast {
 
-Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic)
+Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
+                         WireElement element)
     : shape_(shape),
       mix_(mix),
       deterministic_(deterministic),
-      sums_(deterministic ? 0 : shape.bytes / sizeof(float)),
-      fixed_sums_(deterministic ? shape.bytes / sizeof(float) : 0),
+      element_(element),
+      sums_(deterministic ? 0 : shape.bytes / bytes_of(element)),
+      fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
       counts_(shape.frames()) {}
 
 void Accumulator::begin() noexcept {
@@ -19,46 +19,57 @@ void Accumulator::begin() noexcept {
 }
 
 void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,
-                      const float* own) noexcept {
-  const std::size_t first = shape_.offset_of(frame) / sizeof(float);
-  const std::size_t count = payload.size() / sizeof(float);
+                      const std::byte* sent) noexcept {
+  const std::byte* own = sent + shape_.offset_of(frame);
+  const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
+  const std::size_t count = payload.size() / bytes_of(element_);
   const bool fresh = counts_[frame]++ == 0;
   if (deterministic_) {
     std::int64_t* sum = fixed_sums_.data() + first;
     if (fresh) std::fill_n(sum, count, 0);
     if (mix_ == MixKind::average) {
-      kernels::fixed_add_difference(sum, payload.data(), own + first, count);
+      kernels::fixed_add_difference(element_, sum, payload.data(), own, count);
     } else {
-      kernels::fixed_add(sum, payload.data(), count);
+      kernels::fixed_add(element_, sum, payload.data(), count);
     }
     return;
   }
   float* sum = sums_.data() + first;
   if (mix_ == MixKind::average) {
-    (fresh ? kernels::assign_difference : kernels::add_difference)(sum, payload.data(), own + first,
-                                                                   count);
+    (fresh ? kernels::assign_difference : kernels::add_difference)(element_, sum, payload.data(),
+                                                                   own, count);
   } else {
-    (fresh ? kernels::assign : kernels::add)(sum, payload.data(), count);
+    (fresh ? kernels::assign : kernels::add)(element_, sum, payload.data(), count);
   }
 }
 
-void Accumulator::finish_frame(std::uint32_t frame, float* own) noexcept {
-  const std::size_t first = shape_.offset_of(frame) / sizeof(float);
-  const std::size_t count = shape_.length_of(frame) / sizeof(float);
+void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
+  const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
+  const std::size_t count = shape_.length_of(frame) / bytes_of(element_);
   const double scale = 1.0 / (1.0 + counts_[frame]);
+  const auto scale32 = static_cast<float>(scale);
   float* to = own + first;
+  const std::byte* mine = sent + shape_.offset_of(frame);
   if (deterministic_) {
-    (mix_ == MixKind::average ? kernels::fixed_finish_difference : kernels::fixed_finish_mean)(
-        to, fixed_sums_.data() + first, scale, count);
+    const std::int64_t* sum = fixed_sums_.data() + first;
+    if (mix_ == MixKind::average) {
+      kernels::fixed_finish_difference(to, sum, scale, count);
+    } else {
+      kernels::fixed_finish_mean(element_, to, mine, sum, scale, count);
+    }
+    return;
+  }
+  const float* sum = sums_.data() + first;
+  if (mix_ == MixKind::average) {
+    kernels::finish_difference(to, sum, scale32, count);
   } else {
-    (mix_ == MixKind::average ? kernels::finish_difference : kernels::finish_mean)(
-        to, sums_.data() + first, static_cast<float>(scale), count);
+    kernels::finish_mean(element_, to, mine, sum, scale32, count);
   }
 }
 
-void Accumulator::finish(float* own) noexcept {
+void Accumulator::finish(float* own, const std::byte* sent) noexcept {
   for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
-    if (counts_[frame] > 0) finish_frame(frame, own);
+    if (counts_[frame] > 0) finish_frame(frame, own, sent);
   }
 }
 

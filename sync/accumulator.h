@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "multicast/stream_shape.h"
+#include "sync/kernels.h"
 #include "sync/policy.h"
 
 namespace selmcast {
@@ -13,30 +14,41 @@ namespace selmcast {
 /// One open round of one stream. Keeps a contributor count per frame, so that a sender that dies
 /// in mid-round leaves whole frames, each divided by its own count. One thread.
 ///
-/// `average`: own += sum(update - own) / (contributors + 1), the gossip mean in difference form,
-/// which leaves equal inputs equal bit for bit (Xiao and Boyd 2004 give the weights for equal
-/// degrees). `sgd`: own = (own + sum(update)) / (contributors + 1), the all-reduce mean of
-/// gradients.
+/// `sent` is what this rank sends itself: its parameters as they travel, Q(own), and with f32 the
+/// parameters. Others are compared with that, so that rounding for the way cancels where ranks
+/// agree:
+///
+/// `average`: own += sum(update - sent) / (contributors + 1), the gossip mean in difference form,
+/// which leaves equal inputs equal bit for bit and, where rounding matters, keeps what own has
+/// beyond the type that travels (Xiao and Boyd 2004 give the weights for equal degrees; Frasca,
+/// Carli, Fagnani and Zampieri 2009 show that this form keeps the mean over all ranks). It is off
+/// the exact mean by at most sum(|Q(u) - u| + |Q(own) - own|) / (contributors + 1).
+/// `sgd`: own = (sent + sum(update)) / (contributors + 1), the all-reduce mean of gradients: own is
+/// rounded as it is for all others, so that whoever adds the same set in the same order (when
+/// deterministic, in any) gets the same bits.
 class Accumulator {
  public:
-  /// Allocates sums of the stream's size (twice that when deterministic) and the counts.
-  Accumulator(const StreamShape& shape, MixKind mix, bool deterministic);
+  /// `shape` is the stream's as it travels. Allocates a sum of 4 bytes per element (8 when
+  /// deterministic) and the counts.
+  Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
+              WireElement element = WireElement::f32);
 
   /// Forgets everything. O(frames).
   void begin() noexcept;
-  /// Adds one received frame. `own` is the start of this rank's parameters.
-  void add(std::uint32_t frame, std::span<const std::byte> payload, const float* own) noexcept;
-  /// Mixes the sums into `own`. Frames without a contributor stay as they are.
-  void finish(float* own) noexcept;
+  /// Adds one received frame. `sent` is the start of this rank's stream.
+  void add(std::uint32_t frame, std::span<const std::byte> payload, const std::byte* sent) noexcept;
+  /// Mixes the sums into the parameters `own`. Frames without a contributor stay as they are.
+  void finish(float* own, const std::byte* sent) noexcept;
 
   std::uint32_t contributors(std::uint32_t frame) const noexcept { return counts_[frame]; }
 
  private:
-  void finish_frame(std::uint32_t frame, float* own) noexcept;
+  void finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
   StreamShape shape_;
   MixKind mix_;
   bool deterministic_;
+  WireElement element_;
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;

@@ -31,8 +31,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   SELMCAST_CHECK(config_.frame_bytes <= caps.max_frame_bytes, "frames exceed the transport's");
   const std::uint32_t chunk = std::min(
       {kChunkFramesMax, caps.max_request_bytes / config_.frame_bytes, caps.max_request_slices / 2});
-  shape_ = StreamShape{parameters.size_bytes(), (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8,
-                       std::max(chunk, 1U)};
+  shape_ = StreamShape{parameters.size() * bytes_of(config_.element),
+                       (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8, std::max(chunk, 1U)};
   auto port =
       FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames);
   if (!port) return std::move(port).error();
@@ -42,18 +42,25 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
     auto connected = port_->connect(rank, peers[rank]);
     if (!connected) return connected;
   }
-  auto region = transport_.register_memory(std::as_bytes(parameters));
-  if (!region) return std::move(region).error();
-  parameters_region_ = std::move(region).value();
   parameters_ = parameters;
+  stream_ = std::as_bytes(parameters);
   try {
-    accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic);
+    if (config_.element != WireElement::f32) {
+      encoded_.resize(shape_.bytes);
+      stream_ = encoded_;
+    }
+    accumulator_ =
+        std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element);
   } catch (const std::bad_alloc&) {
-    const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1);
+    const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1) +
+                                (config_.element == WireElement::f32 ? 0 : shape_.bytes);
     return unavailable("no memory for an accumulator of " + std::to_string(bytes) +
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
   }
+  auto region = transport_.register_memory(stream_);
+  if (!region) return std::move(region).error();
+  stream_region_ = std::move(region).value();
   return {};
 }
 

@@ -104,7 +104,7 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     return;
   }
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
-  accumulator_->add(shape_.frame_at(header.offset), frame.payload, parameters_.data());
+  accumulator_->add(shape_.frame_at(header.offset), frame.payload, stream_.data());
 }
 
 bool Engine::may_begin() const noexcept {
@@ -126,12 +126,15 @@ void Engine::begin_round(TimePoint now) noexcept {
   round_begun_ = now;
   at_begin_ = totals();
   accumulator_->begin();
+  if (!encoded_.empty()) {
+    kernels::encode(config_.element, encoded_.data(), parameters_.data(), parameters_.size());
+  }
   const RoundPlan& plan = program.cycle[slot];
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
                                       static_cast<double>(plan.rate.den));
   current_->receiver->begin(now, program.epoch, round_, plan.senders);
-  current_->sender->begin(now, program.epoch, round_, std::as_bytes(parameters_).data(),
-                          parameters_region_.id(), current_->lanes[slot], wire);
+  current_->sender->begin(now, program.epoch, round_, stream_.data(), stream_region_.id(),
+                          current_->lanes[slot], wire);
 }
 
 Engine::Totals Engine::totals() const noexcept {
@@ -140,7 +143,7 @@ Engine::Totals Engine::totals() const noexcept {
 }
 
 void Engine::close_round(TimePoint now) noexcept {
-  accumulator_->finish(parameters_.data());
+  accumulator_->finish(parameters_.data(), stream_.data());
   fill_report(now);
   running_ = false;
   ++round_;

@@ -1,37 +1,73 @@
-// Elementwise loops of the reduction, on float32 payloads as they lie in receive buffers.
+// Elementwise loops of the reduction, on payloads as they lie in receive buffers.
+//
+// Vector code for whatever the machine has, chosen at run time; every instruction set gives the
+// same bits, with one exception: which NaN comes out of adding two NaNs. Nothing is fused.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace selmcast::kernels {
+namespace selmcast {
 
-// `update` points to `count` float32 values of a received payload, at any alignment. All others are
-// aligned. Results are the same for every vector width: each element is computed on its own.
+/// How an element of the parameters (float32 in memory) travels, little-endian.
+enum class WireElement : std::uint8_t {
+  f32,   ///< As it is.
+  bf16,  ///< Upper half of a float32: 8 bits of precision, the same range.
+  f16,   ///< IEEE 754 binary16: 11 bits of precision, infinite from 65520 on.
+};
 
-/// sum = update - own
-void assign_difference(float* sum, const std::byte* update, const float* own,
-                       std::size_t count) noexcept;
-/// sum += update - own
-void add_difference(float* sum, const std::byte* update, const float* own,
+constexpr std::uint32_t bytes_of(WireElement element) noexcept {
+  return element == WireElement::f32 ? 4 : 2;
+}
+
+namespace kernels {
+
+// `update` and `sent` point to `count` elements as they travel, at any alignment: what another rank
+// sent and what this rank itself sends at the same place. Nothing else overlaps.
+
+/// to = from in the type that travels: to nearest, ties to even; beyond the largest number
+/// infinity; a NaN stays one, made quiet, with its sign and the upper bits of its payload.
+/// `to` holds count * bytes_of(element) bytes.
+void encode(WireElement element, std::byte* to, const float* from, std::size_t count) noexcept;
+
+/// sum = update - sent
+void assign_difference(WireElement element, float* sum, const std::byte* update,
+                       const std::byte* sent, std::size_t count) noexcept;
+/// sum += update - sent
+void add_difference(WireElement element, float* sum, const std::byte* update, const std::byte* sent,
                     std::size_t count) noexcept;
-/// sum = update
-void assign(float* sum, const std::byte* update, std::size_t count) noexcept;
+/// sum = update; exact, so this is also how to decode.
+void assign(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept;
 /// sum += update
-void add(float* sum, const std::byte* update, std::size_t count) noexcept;
+void add(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept;
 /// own += sum * scale
 void finish_difference(float* own, const float* sum, float scale, std::size_t count) noexcept;
-/// own = (own + sum) * scale
-void finish_mean(float* own, const float* sum, float scale, std::size_t count) noexcept;
+/// own = (sent + sum) * scale. With f32 `sent` may be `own` itself.
+void finish_mean(WireElement element, float* own, const std::byte* sent, const float* sum,
+                 float scale, std::size_t count) noexcept;
 
 // The same in fixed point, independent of the order of additions: units of 2^-32, each contribution
 // cut towards zero and clamped to +-2^28 (a NaN counts as the lower bound).
-void fixed_add_difference(std::int64_t* sum, const std::byte* update, const float* own,
-                          std::size_t count) noexcept;
-void fixed_add(std::int64_t* sum, const std::byte* update, std::size_t count) noexcept;
+void fixed_add_difference(WireElement element, std::int64_t* sum, const std::byte* update,
+                          const std::byte* sent, std::size_t count) noexcept;
+void fixed_add(WireElement element, std::int64_t* sum, const std::byte* update,
+               std::size_t count) noexcept;
 void fixed_finish_difference(float* own, const std::int64_t* sum, double scale,
                              std::size_t count) noexcept;
-void fixed_finish_mean(float* own, const std::int64_t* sum, double scale,
+/// Except with f32, `sent` is cut and clamped like the others' contributions, so that all who added
+/// the same set get the same bits.
+void fixed_finish_mean(WireElement element, float* own, const std::byte* sent,
+                       const std::int64_t* sum, double scale, std::size_t count) noexcept;
+
+// int32 payloads. Sums in int64 are exact for 2^31 contributions, so differences are not needed:
+// the mean of equal inputs is that input.
+
+/// sum += update
+void int32_add(std::int64_t* sum, const std::byte* update, std::size_t count) noexcept;
+/// own = (own + sum) / contributions to the nearest integer, ties to even; sums of up to
+/// `contributions` <= 65536 int32 including `own`, so that nothing overflows.
+void int32_finish_mean(std::int32_t* own, const std::int64_t* sum, std::uint32_t contributions,
                        std::size_t count) noexcept;
 
-}  // namespace selmcast::kernels
+}  // namespace kernels
+}  // namespace selmcast

@@ -88,6 +88,7 @@ Result<void> SimJob::State::set_up() {
     engine.world = world;
     engine.mix = config.policy.round_mix();
     engine.deterministic = config.deterministic;
+    engine.element = config.element;
     engine.timeout = config.timeout;
     engine.loss = config.loss;
     engine.seed = config.seed;

@@ -19,6 +19,7 @@ struct SimJobConfig {
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;
   bool deterministic = false;
+  WireElement element = WireElement::f32;
   std::uint64_t seed = 1;
   Duration deadline{std::chrono::hours(1)};  ///< In virtual time, for the whole job.
   /// How often an agent looks at the store.

@@ -9,6 +9,7 @@ namespace {
 
 using testing_jobs::expected_average;
 using testing_jobs::initial;
+using testing_jobs::tolerance;
 using testing_jobs::worst_difference;
 
 SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'000'000) {
@@ -24,23 +25,30 @@ SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'
   return out;
 }
 
-void run_and_check(SimJobConfig job_config, std::size_t count, std::size_t least_receivers) {
+/// Returns what all ranks sent in all rounds.
+std::uint64_t run_and_check(SimJobConfig job_config, std::size_t count,
+                            std::size_t least_receivers) {
   const auto start = initial(job_config.network.links.size(), count);
   auto parameters = start;
   SimJob job(job_config, parameters);
   auto result = job.run();
-  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result) << result.error().message;
+  if (!result) return 0;
   EXPECT_FALSE(result->timed_out);
+  std::uint64_t sent = 0;
   for (std::size_t r = 0; r < start.size(); ++r) {
     EXPECT_EQ(result->errors[r], "") << "rank " << r;
-    ASSERT_EQ(result->reports[r].size(), job_config.rounds);
+    EXPECT_EQ(result->reports[r].size(), job_config.rounds);
     for (const auto& report : result->reports[r]) {
       EXPECT_GE(report.receivers.size(), least_receivers);
       EXPECT_EQ(report.foreign_frames, 0U);
       EXPECT_TRUE(report.verified);
+      sent += report.tx_bytes;
     }
   }
-  EXPECT_LT(worst_difference(parameters, expected_average(start, result->reports)), 1e-5);
+  EXPECT_LT(worst_difference(parameters, expected_average(start, result->reports)),
+            tolerance(job_config));
+  return sent;
 }
 
 class Policies : public testing::TestWithParam<const char*> {};
@@ -76,6 +84,38 @@ TEST(Job, OneAndTwoWorkers) {
     auto job = config("select=all", ranks);
     job.rounds = 3;
     run_and_check(job, 999, ranks - 1);
+  }
+}
+
+TEST(Job, SixteenBitElementsHalveWhatIsSent) {
+  for (const char* policy : {"select=all", "select=selmcast:2 route=unicast groups=sender"}) {
+    auto job = config(policy, 4);
+    job.rounds = 3;
+    for (auto& link : job.network.links) link.loss = 0.02;
+    const auto whole = static_cast<double>(run_and_check(job, 200'001, 2));
+    for (const auto element : {WireElement::bf16, WireElement::f16}) {
+      job.element = element;
+      const auto sent = static_cast<double>(run_and_check(job, 200'001, 2));
+      EXPECT_NEAR(sent / whole, 0.5, 0.025) << policy;
+    }
+  }
+}
+
+TEST(Job, GradientMeansAreEqualOnAllRanks) {
+  for (const auto element : {WireElement::bf16, WireElement::f16}) {
+    auto job_config = config("select=all mix=sgd", 4);
+    job_config.rounds = 2;
+    job_config.element = element;
+    job_config.deterministic = true;
+    for (auto& link : job_config.network.links) link.loss = 0.02;
+    auto parameters = initial(4, 10'001);
+    for (auto& rank : parameters) {
+      for (auto& x : rank) x = (x - 0.5F) / 3;
+    }
+    SimJob job(job_config, parameters);
+    auto result = job.run();
+    ASSERT_TRUE(result) << result.error().message;
+    for (std::size_t r = 1; r < 4; ++r) EXPECT_EQ(parameters[r], parameters[0]);
   }
 }
 
