@@ -211,6 +211,7 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
+  // What codec=cast keeps besides, half a copy, is within the precision of this check.
   if (memory.total_bytes != 0 && *count > held / sizeof(float) / copies / local) {
     return unavailable(
         "not enough memory: " + std::to_string(local) + " ranks here hold " +

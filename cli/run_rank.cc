@@ -134,6 +134,7 @@ Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std:
                                                     std::vector<Kbps>(world, kSimDefaultKbps)});
   SimJobConfig config;
   config.policy = *parse_policy(options.policy);
+  config.element = config.policy.element;
   config.tx_kbps = table.tx_kbps;
   config.rx_kbps = table.rx_kbps;
   config.rounds = options.rounds;

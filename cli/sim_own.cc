@@ -144,18 +144,19 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
 }
 
 Document document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n,
-                     std::uint64_t bytes) {
+                     std::uint64_t elements) {
   const auto [slow, fast] = std::minmax_element(plan.rates_kbps.begin(), plan.rates_kbps.end());
   const auto rounds = static_cast<double>(plan.rates_kbps.size());
   double ms = 0.0, receivers = 0.0;
-  const auto ms_at = [bytes](double kbps) { return static_cast<double>(bytes) * 8.0 / kbps; };
+  const auto bits = 8.0 * static_cast<double>(elements * bytes_of(policy.element));
+  const auto ms_at = [bits](double kbps) { return bits / kbps; };
   for (const double rate : plan.rates_kbps) ms += ms_at(rate);
   for (const auto total : plan.receivers) receivers += static_cast<double>(total);
   Document out = {
       {"level", "flow"},
       {"workers", n},
       {"policy", to_string(policy)},
-      {"params_bytes", bytes},
+      {"params_bytes", elements * sizeof(float)},
       {"rounds", plan.rates_kbps.size()},
       {"round_ms", {{"min", ms_at(*fast)}, {"mean", ms / rounds}, {"max", ms_at(*slow)}}},
       {"rate_kbps", {{"min", *slow}, {"max", *fast}}},
@@ -202,7 +203,7 @@ Result<Document> simulate_flows(const RunOptions& options) {
   }
   const auto plan = flows_of(*policy, *links, options);
   if (!plan) return bad_input(options.links_file + ": " + plan.error().message);
-  return document_of(*policy, *plan, n, *elements * sizeof(float));
+  return document_of(*policy, *plan, n, *elements);
 }
 
 Result<Document> simulate_engine(const RunOptions& options) {

@@ -64,7 +64,7 @@ constexpr Value kValues[] = {
     {Axis::mix, "replace", ""},
     {Axis::mix, "stale", ""},
     {Axis::codec, "identity", "float32 as it is", true},
-    {Axis::codec, "cast:type", ""},
+    {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", ""},
     {Axis::codec, "slim:alpha,beta[,q]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others"},
@@ -299,6 +299,13 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
 Result<void> set_codec(std::string_view text, Policy& policy) {
   if (text == "identity") return {};
   const auto argument = argument_of(text).value_or(std::string_view{});
+  if (text.substr(0, text.find(':')) == "cast") {
+    if (argument != "bf16" && argument != "fp16") {
+      return bad_input("policy: codec=cast needs a type, bf16 or fp16, found " + quoted(text));
+    }
+    policy.element = argument == "bf16" ? WireElement::bf16 : WireElement::f16;
+    return {};
+  }
   const auto comma = argument.find(',');
   const auto rest = comma == argument.npos ? std::string_view{} : argument.substr(comma + 1);
   const auto second = rest.find(',');
@@ -335,6 +342,11 @@ Result<void> check_steps(const Policy& policy) {
         "policy: mix=sgd merges the updates of every single step; use pace=bsp, or mix=average or "
         "mix=compensate with pace=periodic");
   }
+  if (policy.element != WireElement::f32 && compensates) {
+    return bad_input(
+        "policy: codec=cast rounds what mix=compensate must know exactly; use codec=identity or "
+        "slim, or mix=average or sgd");
+  }
   if (policy.slim && !compensates) {
     return bad_input(
         "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
@@ -362,6 +374,9 @@ std::string mix_text(const Policy& policy) {
 }
 
 std::string codec_text(const Policy& policy) {
+  if (policy.element != WireElement::f32) {
+    return policy.element == WireElement::bf16 ? "cast:bf16" : "cast:fp16";
+  }
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
          std::to_string(policy.slim->every);

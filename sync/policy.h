@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sync/kernels.h"
 
 namespace selmcast {
 
@@ -39,8 +40,9 @@ struct Policy {
   PaceKind pace = PaceKind::bsp;
   std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
   MixKind mix = MixKind::average;
-  double gamma = 0.0;              ///< Of mix=compensate, in units of the learning rate.
-  std::optional<SlimShares> slim;  ///< Absent: codec=identity.
+  double gamma = 0.0;                      ///< Of mix=compensate, in units of the learning rate.
+  std::optional<SlimShares> slim;          ///< Of codec=slim.
+  WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   GroupKind groups = GroupKind::rows;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 

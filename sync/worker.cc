@@ -120,6 +120,7 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.self = config_.rank;
   config.world = config_.world;
   config.mix = policy_.round_mix();
+  config.element = policy_.element;
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;
   config.loss = config_.loss;

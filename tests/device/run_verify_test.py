@@ -11,19 +11,19 @@ POLICY = "select=selmcast:3 pace=bsp mix=average"
 
 
 class Verified(unittest.TestCase):
-    def check(self, transport, *extra, policy=POLICY, workers=8):
+    def check(self, transport, *extra, policy=POLICY, workers=8, tolerance=1e-5):
         document, worst = jobs.run_and_recompute(
             COUNT, ["--workers", str(workers), "--params-bytes", str(4 * COUNT), "--rounds", "4",
                     "--transport", transport, "--policy", policy, *extra])
         self.assertTrue(document["verified"])
         self.assertEqual(document["failed_ranks"], [])
-        self.assertLess(worst, 1e-5)
+        self.assertLess(worst, tolerance)
         for one in document["rounds"]:
             self.assertEqual(one["foreign_frames"], [0] * workers)
         return document
 
-    def check_one_copy(self, document):
-        params = document["params_bytes"]
+    def check_one_copy(self, document, share=1.0):
+        params = share * document["params_bytes"]
         for one in document["rounds"]:
             for first in one["tx_first_bytes"]:
                 self.assertGreaterEqual(first, params)
@@ -46,6 +46,15 @@ class Verified(unittest.TestCase):
         for policy in ("select=selmcast:1", "select=selmcast:5", "select=all"):
             with self.subTest(policy=policy):
                 self.check_one_copy(self.check("uring", policy=policy, workers=6))
+
+    def test_half_of_the_bytes(self):
+        # A round rounds every value below 1 by half a unit in the last place: own and those heard.
+        for transport in ("uring", "shm"):
+            for kind, half_unit in (("bf16", 2.0 ** -9), ("fp16", 2.0 ** -12)):
+                with self.subTest(transport=transport, kind=kind):
+                    document = self.check(transport, "--loss", "0.01", tolerance=4 * 2 * half_unit,
+                                          policy=POLICY + " codec=cast:" + kind)
+                    self.check_one_copy(document, share=0.5)
 
     def test_uring_with_loss(self):
         for loss in ("0.01", "0.05"):

@@ -113,7 +113,10 @@ TEST(Policy, SaysWhatToChange) {
       {"share=rate", "later version; this one has share=even"},
       {"route=ps:2", "later version; this one has route=star, unicast"},
       {"mix=age:0.9", "later version; this one has mix=average, sgd"},
-      {"codec=cast:bf16", "later version; this one has codec=identity"},
+      {"codec=cast", "codec=cast needs a type, bf16 or fp16, found 'cast'"},
+      {"codec=cast:int8", "codec=cast needs a type, bf16 or fp16"},
+      {"losp codec=cast:bf16", "codec=cast rounds what mix=compensate must know exactly"},
+      {"codec=split", "later version; this one has codec=identity, cast:type, slim:alpha,beta[,q]"},
       {"order=priority", "later version; this one has order=fifo"},
       {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, slim"},
       {"average", "'average' is a value without its axis; write mix=average"},
@@ -159,6 +162,8 @@ TEST(Policy, NamesOfSystems) {
   EXPECT_EQ(text("slim"), all + "pace=bsp mix=compensate:1 codec=slim:0.3,0.15,20" + end);
   EXPECT_EQ(text("losp pace=overlap:7 codec=slim:.25,0.0625,3"),
             all + "pace=overlap:7 mix=compensate:1.5 codec=slim:0.25,0.0625,3" + end);
+  EXPECT_EQ(text("codec=cast:bf16"), all + "pace=bsp mix=average codec=cast:bf16" + end);
+  EXPECT_EQ(text("bsp codec=cast:fp16"), all + "pace=bsp mix=sgd codec=cast:fp16" + end);
   EXPECT_EQ(text("select=random:2 pace=periodic:4"),
             "share=even select=random:2 route=star pace=periodic:4 mix=average codec=identity "
             "order=fifo groups=sender");
