@@ -276,9 +276,12 @@ HWY_INLINE hn::VFromD<D> from_fixed(D d, hn::VFromD<hn::RebindToSigned<D>> value
 }
 
 template <class D>
-HWY_INLINE void store_single(hn::VFromD<D> value, D, float* to) {
-#if HWY_TARGET == HWY_SCALAR
-  *to = static_cast<float>(hn::GetLane(value));  // Highway's would stop at the largest number.
+HWY_INLINE void store_single(hn::VFromD<D> value, D d, float* to) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  // Highway's own stops at the largest number instead of becoming infinite.
+  double lanes[hn::MaxLanes(D())];
+  hn::StoreU(value, d, lanes);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = static_cast<float>(lanes[i]);
 #else
   const hn::Rebind<float, D> single;
   hn::StoreU(hn::DemoteTo(single, value), single, to);
