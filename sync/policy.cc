@@ -68,7 +68,9 @@ constexpr Value kValues[] = {
     {Axis::order, "class", ""},
     {Axis::order, "priority", ""},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
-    {Axis::groups, "sender", "groups of one sender each (default of select=random)"},
+    {Axis::groups, "sender[:b]",
+     "groups of one sender each (default of select=random); with b a rank joins and leaves at most "
+     "b of them from round to round, without b all of a cycle once per epoch"},
 };
 
 struct Name {
@@ -235,7 +237,37 @@ Result<void> set_select(std::string_view text, Policy& policy) {
   return {};
 }
 
+Result<void> set_groups(std::string_view text, Policy& policy) {
+  const auto base = text.substr(0, text.find(':'));
+  policy.groups = base == "sender" ? GroupKind::sender : GroupKind::rows;
+  if (text.size() == base.size()) return {};
+  const auto b = number(text.substr(base.size() + 1));
+  if (!b || *b == 0 || *b > kMaxWorkers) {
+    return bad_input("policy: groups=sender:b needs a number of joins b from 1 to " +
+                     std::to_string(kMaxWorkers) + ", found " + quoted(text) +
+                     "; write for example groups=sender:1");
+  }
+  policy.join_budget = *b;
+  return {};
+}
+
+Result<void> check_budget(const Policy& policy) {
+  if (policy.join_budget == 0) return {};
+  if (policy.select != SelectKind::selmcast) {
+    return bad_input(
+        "policy: a budget of joins (groups=sender:b) needs select=selmcast (random draws new sets "
+        "each round, all never changes them); drop b or use select=selmcast:p");
+  }
+  if (policy.route == RouteKind::unicast) {
+    return bad_input(
+        "policy: route=unicast joins no groups, so there is nothing to budget; use groups=sender "
+        "without b or route=star");
+  }
+  return {};
+}
+
 Result<void> check_coherence(const Words& words, Policy& policy) {
+  if (auto budget = check_budget(policy); !budget) return budget;
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
     return bad_input(
@@ -263,7 +295,7 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
 std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
   if (select == SelectKind::all) return 1;
   if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
-  return std::max(4U, (n - 2) / p + 1);
+  return std::max(4U, (n - 2) / (join_budget > 0 ? std::min(p, join_budget) : p) + 1);
 }
 
 Result<Policy> parse_policy(std::string_view text) {
@@ -284,7 +316,7 @@ Result<Policy> parse_policy(std::string_view text) {
     } else if (axis == Axis::mix) {
       policy.mix = name == "sgd" ? MixKind::sgd : MixKind::average;
     } else if (axis == Axis::groups) {
-      policy.groups = name == "sender" ? GroupKind::sender : GroupKind::rows;
+      if (auto set = set_groups(*word, policy); !set) return set.error();
     }
   }
   if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
@@ -315,6 +347,7 @@ std::string to_string(const Policy& policy) {
   out += policy.mix == MixKind::sgd ? " pace=bsp mix=sgd" : " pace=bsp mix=average";
   out += " codec=identity order=fifo";
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
+  if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;
 }
 
