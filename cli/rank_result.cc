@@ -133,6 +133,7 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
       {"k_rate_share", plan.k_rate_share},
       {"joins", plan.joins},
       {"member_joins_max", plan.member_joins_max},
+      {"joins_per_round_max", plan.joins_per_round_max},
       {"epochs", plan.epoch}};
 }
 
@@ -142,18 +143,19 @@ Bytes serialize(const RankResult& result) {
   ordered_json rounds = ordered_json::array();
   for (const auto& r : result.rounds) rounds.push_back(to_json(r));
   const PlanReport& p = result.plan;
-  const ordered_json document = {{"transport", result.transport},
-                                 {"policy", result.policy},
-                                 {"params_bytes", result.params_bytes},
-                                 {"cpu_s", result.cpu_s},
-                                 {"rounds", rounds},
-                                 {"plan",
-                                  {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p,
-                                   p.group_entries_max, p.joins, p.member_joins_max}},
-                                 {"pair_age_mean", p.pair_age_mean},
-                                 {"k_rate_share", p.k_rate_share},
-                                 {"failed_ranks", result.failed_ranks},
-                                 {"notices", result.notices}};
+  const ordered_json document = {
+      {"transport", result.transport},
+      {"policy", result.policy},
+      {"params_bytes", result.params_bytes},
+      {"cpu_s", result.cpu_s},
+      {"rounds", rounds},
+      {"plan",
+       {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p, p.group_entries_max, p.joins,
+        p.member_joins_max, p.joins_per_round_max}},
+      {"pair_age_mean", p.pair_age_mean},
+      {"k_rate_share", p.k_rate_share},
+      {"failed_ranks", result.failed_ranks},
+      {"notices", result.notices}};
   const std::string text = document.dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -170,7 +172,7 @@ Result<RankResult> parse_rank_result(std::span<const std::byte> bytes) {
     out.cpu_s = j.at("cpu_s");
     for (const auto& r : j.at("rounds")) out.rounds.push_back(round_from(r));
     const auto plan = j.at("plan").get<std::vector<std::uint32_t>>();
-    if (plan.size() != 8) return failed("a rank's result has a plan of the wrong length");
+    if (plan.size() != 9) return failed("a rank's result has a plan of the wrong length");
     out.plan = {plan[0],
                 plan[1],
                 plan[2],
@@ -180,7 +182,8 @@ Result<RankResult> parse_rank_result(std::span<const std::byte> bytes) {
                 plan[5],
                 j.at("k_rate_share"),
                 plan[6],
-                plan[7]};
+                plan[7],
+                plan[8]};
     out.failed_ranks = j.at("failed_ranks").get<std::vector<Rank>>();
     out.notices = j.at("notices").get<std::vector<std::string>>();
     return out;
@@ -222,7 +225,7 @@ ordered_json job_document(std::uint32_t workers, const std::map<Rank, RankResult
 
 std::string job_table(const ordered_json& document) {
   std::string out;
-  char line[200];
+  char line[240];
   const auto& rounds = document["rounds"];
   const std::size_t step = (rounds.size() + 19) / 20;
   std::snprintf(line, sizeof line, "%7s %10s %14s %10s %14s %9s %8s\n", "round", "ms",
@@ -252,11 +255,12 @@ std::string job_table(const ordered_json& document) {
   out += line;
   std::snprintf(line, sizeof line,
                 "k = %u (worst pair age %u, mean %.2f) at %.0f %% of the rate without k, "
-                "sender-rounds below p %u, group table %u, joins for this epoch %u\n",
+                "sender-rounds below p %u, group table %u, joins for this epoch %u, "
+                "per round at most %u\n",
                 s["k"].get<unsigned>(), s["pair_age"]["worst"].get<unsigned>(),
                 s["pair_age"]["mean"].get<double>(), 100 * s["k_rate_share"].get<double>(),
                 s["senders_below_p"].get<unsigned>(), s["group_entries_max"].get<unsigned>(),
-                s["joins"].get<unsigned>());
+                s["joins"].get<unsigned>(), s["joins_per_round_max"].get<unsigned>());
   out += line;
   out += document["verified"].get<bool>()
              ? "verified: every merged byte matches its sender's digest\n"

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "base/random.h"
 #include "sync/program.h"
 #include "sync/schedule.h"
 #include "sync/select/pair_age.h"
@@ -83,6 +84,18 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
   return {};
 }
 
+/// Everything but the group.
+RoundPlan round_plan(const View& view, const RingRound& mine, const RateFraction& rate) {
+  RoundPlan out;
+  out.rate = rate;
+  out.receivers = ranks_of(view, mine.receivers);
+  out.senders = ranks_of(view, mine.senders);
+  out.below_p = mine.below_p;
+  if (mine.patch) out.patches.push_back(view.members[*mine.patch]);
+  out.multicast = !out.receivers.empty();
+  return out;
+}
+
 /// One group per row of the ring plan, and a patch is a copy of its own. O(k n).
 Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
   Program out;
@@ -94,14 +107,8 @@ Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
   RingWork work(rows.members());
   for (std::uint32_t t = 0; t < rows.period(); ++t) {
     const auto mine = rows.round_of(self, t, work);
-    RoundPlan round;
-    round.rate = rows.rate();
-    round.receivers = ranks_of(view, mine.receivers);
-    round.senders = ranks_of(view, mine.senders);
-    round.below_p = mine.below_p;
-    if (mine.patch) round.patches.push_back(view.members[*mine.patch]);
-    if (!round.receivers.empty()) {
-      round.multicast = true;
+    auto round = round_plan(view, mine, rows.rate());
+    if (round.multicast) {
       round.group = rows.groups()[mine.row];
       out.send_groups.push_back(round.group);
     }
@@ -110,6 +117,46 @@ Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
   out.receive_groups = rows.groups_of(self);
   sort_unique(out.send_groups);
   out.group_entries_max = *std::max_element(rows.slots().begin(), rows.slots().end());
+  return out;
+}
+
+/// One group per sender, of which a member is only in those that the round needs.
+Program slide_program(const View& view, const SlidePlan& plan, std::uint32_t self,
+                      RowChange& change) {
+  Program out;
+  out.epoch = view.epoch;
+  out.members = view.members;
+  out.moves_groups = true;
+  out.period_k = plan.period();
+  out.rate = plan.ring().rate();
+  out.rate_without_k = plan.ring().rate_without_bound();
+  const auto base = first_group(view);
+  const auto start = mix_seed(view.epoch) % plan.cycle();
+  const auto groups_at = [&](std::uint64_t t) {
+    auto groups = plan.groups_of(self, start + t);
+    for (auto& group : groups) group += base;
+    return groups;
+  };
+  RingWork work(plan.ring().members());
+  auto now = groups_at(0);
+  out.receive_groups = now;
+  for (std::uint32_t t = 0; t < plan.cycle(); ++t) {
+    auto next = groups_at(t + 1);
+    auto round = round_plan(view, plan.round_of(self, start + t, work), plan.ring().rate());
+    round.group = base + self;
+    std::set_difference(next.begin(), next.end(), now.begin(), now.end(),
+                        std::back_inserter(round.joins));
+    std::set_difference(now.begin(), now.end(), next.begin(), next.end(),
+                        std::back_inserter(round.leaves));
+    for (const auto group : now) round.in_groups_of.push_back(view.members[group - base]);
+    out.cycle.push_back(std::move(round));
+    now = std::move(next);
+  }
+  out.send_groups = {base + self};
+  const auto joins = plan.joins(start);
+  out.group_entries_max = joins.most_held;
+  out.joins_per_round_max = joins.most_per_round;
+  change = {joins.at_start, 0, joins.most_at_start, true};
   return out;
 }
 
@@ -196,6 +243,11 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
   if (uses_rows(policy)) {
     if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();
     return row_program(view, *history.rows, *self);
+  }
+  if (policy.join_budget > 0) {
+    const auto plan = slide_plan_of(view, policy);
+    if (!plan) return plan.error();
+    return slide_program(view, *plan, *self, history.change);
   }
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();

@@ -152,7 +152,7 @@ std::size_t Engine::read_mail() noexcept {
   if (pending_ != nullptr && !running_) {
     const auto first = mailbox_.activated();
     if (first && round_ >= *first) {
-      switch_epoch();
+      switch_epoch(*first);
       ++done;
     }
   }
@@ -191,19 +191,17 @@ Result<void> Engine::prepare(EpochState& epoch) {
   const Program& program = epoch.program;
   std::vector<std::pair<std::uint32_t, MembershipId>> ids;
   for (const std::uint32_t group : program.receive_groups) {
-    auto membership = transport_.join({group}, JoinAs::receiver);
-    if (!membership) return std::move(membership).error();
-    ids.emplace_back(group, membership->id());
-    epoch.memberships.push_back(std::move(membership).value());
+    const auto id = join(epoch, group, JoinAs::receiver);
+    if (!id) return id.error();
+    ids.emplace_back(group, *id);
   }
   for (const std::uint32_t group : program.send_groups) {
     const bool joined =
         std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
     if (joined) continue;
-    auto membership = transport_.join({group}, JoinAs::send_only);
-    if (!membership) return std::move(membership).error();
-    ids.emplace_back(group, membership->id());
-    epoch.memberships.push_back(std::move(membership).value());
+    const auto id = join(epoch, group, JoinAs::send_only);
+    if (!id) return id.error();
+    ids.emplace_back(group, *id);
   }
   std::size_t lanes_max = 1, senders_max = 1;
   for (const RoundPlan& plan : program.cycle) {
@@ -232,14 +230,18 @@ Result<void> Engine::prepare(EpochState& epoch) {
   return {};
 }
 
-void Engine::switch_epoch() noexcept {
+void Engine::switch_epoch(std::uint32_t first_round) noexcept {
+  pending_->first_round = first_round;
   const auto& joined = pending_->program.receive_groups;
   auto changes = joined.size();
   if (current_ != nullptr) {
-    const auto& left = current_->program.receive_groups;
-    std::size_t kept = 0;
-    for (const auto group : left) kept += std::binary_search(joined.begin(), joined.end(), group);
-    changes += left.size() - 2 * kept;
+    std::size_t left = 0, kept = 0;
+    for (const auto& held : current_->memberships) {
+      if (held.as == JoinAs::send_only) continue;
+      ++left;
+      kept += std::binary_search(joined.begin(), joined.end(), held.group) ? 1 : 0;
+    }
+    changes += left - 2 * kept;
     // Leaves what the new epoch has not joined as well; that was done before.
     current_->memberships.clear();
     switched_in_ = round_;
@@ -247,6 +249,54 @@ void Engine::switch_epoch() noexcept {
   membership_changes_ += static_cast<std::uint32_t>(changes);
   auto replaced = std::exchange(current_, std::move(pending_));
   mailbox_.retire(std::move(replaced));
+}
+
+Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as) {
+  auto membership = transport_.join({group}, as);
+  if (!membership) return std::move(membership).error();
+  const auto id = membership->id();
+  epoch.memberships.push_back({group, as, std::move(membership).value()});
+  return id;
+}
+
+void Engine::join_for_next() noexcept {
+  const auto& plan = current_->plan_of(round_);
+  joined_next_ = true;
+  try {
+    for (const auto group : plan.joins) {
+      if (const auto id = join(*current_, group, JoinAs::receiver); !id) {
+        return fail(selmcast::failed("rank " + std::to_string(config_.self) + ": round " +
+                                     std::to_string(round_) + ": " + id.error().message));
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    return fail(unavailable("rank " + std::to_string(config_.self) + ": round " +
+                            std::to_string(round_) + ": no memory to join a group"));
+  }
+  membership_changes_ += static_cast<std::uint32_t>(plan.joins.size());
+}
+
+void Engine::leave_groups() noexcept {
+  auto& held = current_->memberships;
+  for (const auto group : current_->plan_of(round_).leaves) {
+    const auto at = std::find_if(held.begin(), held.end(), [group](const auto& in) {
+      return in.group == group && in.as == JoinAs::receiver;
+    });
+    if (at == held.end()) continue;
+    std::swap(*at, held.back());
+    held.pop_back();
+    ++membership_changes_;
+  }
+}
+
+bool Engine::in_group_of(Rank sender) const noexcept {
+  // Groups of the next round are joined when this one has been heard; and frames of groups that
+  // were left when the last one closed may have been received before.
+  const auto in = [&](std::uint32_t round) {
+    const auto& ranks = current_->plan_of(round).in_groups_of;
+    return std::binary_search(ranks.begin(), ranks.end(), sender);
+  };
+  return in(round_) || in(round_ + 1) || (round_ > current_->first_round && in(round_ - 1));
 }
 
 void Engine::suspect(Rank rank, const char* why) noexcept {

@@ -42,12 +42,26 @@ struct EngineConfig {
 /// One epoch's program with what executing it takes. Made by the control thread, completed and used
 /// by the driver, destroyed by the control thread.
 struct EpochState {
+  struct InGroup {
+    std::uint32_t group = 0;
+    JoinAs as = JoinAs::receiver;
+    Membership membership;
+  };
+
   Program program;
   // Completed by the driver in accept:
-  std::vector<Membership> memberships;
+  std::vector<InGroup> memberships;
   std::vector<std::vector<LaneSpec>> lanes;  ///< Per slot of the cycle.
   std::unique_ptr<SendSession> sender;
   std::unique_ptr<ReceiveSession> receiver;
+  std::uint32_t first_round = 0;  ///< Known from when it is in force.
+
+  std::size_t slot_of(std::uint32_t round) const noexcept {
+    return program.slot_of(round, first_round);
+  }
+  const RoundPlan& plan_of(std::uint32_t round) const noexcept {
+    return program.cycle[slot_of(round)];
+  }
 };
 
 class Engine {
@@ -108,7 +122,12 @@ class Engine {
   void accept_offer(std::unique_ptr<EpochState> epoch) noexcept;
   Result<void> prepare(EpochState& epoch);
   LaneSpec unicast_lane(Rank to, bool patch) const;
-  void switch_epoch() noexcept;
+  Result<MembershipId> join(EpochState& epoch, std::uint32_t group, JoinAs as);
+  void switch_epoch(std::uint32_t first_round) noexcept;
+  // Groups that only some rounds need: system calls and memory, under a join budget only.
+  void join_for_next() noexcept;
+  void leave_groups() noexcept;
+  bool in_group_of(Rank sender) const noexcept;
   // Frames.
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;
@@ -142,6 +161,7 @@ class Engine {
   std::unique_ptr<EpochState> current_, pending_;
   std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;
+  bool joined_next_ = false;  ///< What the next round needs more than this one.
   TimePoint round_begun_{};
   Totals at_begin_;
   std::uint64_t foreign_frames_ = 0, transition_frames_ = 0;  ///< Since the last report.

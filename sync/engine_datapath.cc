@@ -22,6 +22,11 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   }
   port_->flush();
   if (port_->broken()) fail_broken();
+  // Not when the round begins: what its other senders send would then share this rank's link with
+  // those that it hears. Before the round closes: groups take a while to take effect.
+  if (running_ && !joined_next_ && current_->receiver->done()) {
+    join_for_next();  // set-up: under a join budget only.
+  }
   if (running_ && current_->sender->done() && current_->receiver->done()) {
     close_round(now);
     ++done;
@@ -96,10 +101,12 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     ++transition_frames_;
     return;
   }
-  const auto& senders = current_->program.round(header.round).senders;
+  const auto& senders = current_->plan_of(header.round).senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
-    // Around a change of view this rank is, or was until just now, in the groups of both.
-    const bool changing = pending_ != nullptr || switched_in_ == round_;
+    // Around a change of view this rank is, or was until just now, in the groups of both; under a
+    // join budget it is in the groups of senders that it hears a round later.
+    const bool changing =
+        pending_ != nullptr || switched_in_ == round_ || in_group_of(header.sender);
     ++(changing ? transition_frames_ : foreign_frames_);
     return;
   }
@@ -121,8 +128,9 @@ bool Engine::may_begin() const noexcept {
 
 void Engine::begin_round(TimePoint now) noexcept {
   const Program& program = current_->program;
-  const std::size_t slot = round_ % program.cycle.size();
+  const std::size_t slot = current_->slot_of(round_);
   running_ = true;
+  joined_next_ = false;
   round_begun_ = now;
   at_begin_ = totals();
   accumulator_->begin();
@@ -144,6 +152,7 @@ Engine::Totals Engine::totals() const noexcept {
 
 void Engine::close_round(TimePoint now) noexcept {
   accumulator_->finish(parameters_.data(), stream_.data());
+  leave_groups();  // set-up: under a join budget only.
   fill_report(now);
   running_ = false;
   ++round_;
@@ -152,7 +161,7 @@ void Engine::close_round(TimePoint now) noexcept {
 }
 
 void Engine::fill_report(TimePoint now) noexcept {
-  const RoundPlan& plan = current_->program.round(round_);
+  const RoundPlan& plan = current_->plan_of(round_);
   const Totals end = totals();
   const Totals& begin = at_begin_;
   report_.round = round_;

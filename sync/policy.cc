@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <utility>
 
+#include "sync/policy_arguments.h"
+
 namespace selmcast {
 namespace {
-
-constexpr std::uint32_t kMaxWorkers = 65'535;
 
 enum class Axis : std::uint8_t { share, select, route, pace, mix, codec, order, groups };
 constexpr std::size_t kAxes = 8;
@@ -72,7 +71,9 @@ constexpr Value kValues[] = {
     {Axis::order, "class", ""},
     {Axis::order, "priority", ""},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
-    {Axis::groups, "sender", "groups of one sender each (default of select=random)"},
+    {Axis::groups, "sender[:b]",
+     "groups of one sender each (default of select=random); with b a rank joins and leaves at most "
+     "b of them from round to round, without b all of a cycle once per epoch"},
 };
 
 struct Name {
@@ -89,14 +90,6 @@ constexpr Name kNames[] = {
 };
 
 using Words = std::array<std::optional<std::string_view>, kAxes>;
-
-/// User text as it may stand in a one-line message.
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kShown = 48;
-  std::string out = "'";
-  for (const char c : text.substr(0, kShown)) out += c >= ' ' && c <= '~' ? c : '?';
-  return out + (text.size() > kShown ? "...'" : "'");
-}
 
 /// What may follow `axis=` in this version, e.g. "all, selmcast:p[,k], random:p".
 std::string allowed(Axis axis) {
@@ -125,30 +118,6 @@ std::vector<std::string_view> split(std::string_view text) {
     from = to;
   }
   return out;
-}
-
-std::optional<std::uint32_t> number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> decimal(std::string_view text) {
-  double value = 0.0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
-}
-
-/// What follows the colon, if one does.
-std::optional<std::string_view> argument_of(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  return text.substr(colon + 1);
 }
 
 Result<void> add_word(std::string_view word, Words& words) {
@@ -229,101 +198,6 @@ Result<const Value*> find_value(Axis axis, std::string_view text) {
                    allowed(axis));
 }
 
-Result<void> set_select(std::string_view text, Policy& policy) {
-  const auto base = text.substr(0, text.find(':'));
-  if (base == "all") return {};
-  policy.select = base == "random" ? SelectKind::random : SelectKind::selmcast;
-  const bool has_argument = text.size() > base.size();
-  const auto argument = has_argument ? text.substr(base.size() + 1) : std::string_view{};
-  const auto comma = argument.find(',');
-  const auto p = number(argument.substr(0, comma));
-  if (!p || *p == 0 || *p > kMaxWorkers) {
-    return bad_input("policy: select=" + std::string(base) +
-                     ":p needs a number of receivers p of 1 or more, found " + quoted(text) +
-                     "; write for example select=" + std::string(base) + ":2");
-  }
-  policy.p = *p;
-  if (comma == std::string_view::npos) return {};
-  const auto k = number(argument.substr(comma + 1));
-  if (policy.select == SelectKind::random) {
-    return bad_input("policy: select=random:p has no bound k, found " + quoted(text) +
-                     "; drop it or use select=selmcast:p,k");
-  }
-  if (!k) {
-    return bad_input(
-        "policy: k in select=selmcast:p,k must be a number of rounds (0 = no bound), found " +
-        quoted(text));
-  }
-  policy.k = *k;
-  policy.k_given = true;
-  return {};
-}
-
-Result<void> set_pace(std::string_view text, Policy& policy) {
-  constexpr std::uint32_t kStepsMax = 1'000'000;
-  const auto argument = argument_of(text);
-  const auto name = text.substr(0, text.find(':'));
-  if (name == "bsp") return {};
-  policy.pace = name == "overlap" ? PaceKind::overlap : PaceKind::periodic;
-  policy.pace_steps = 20;
-  if (!argument && policy.pace == PaceKind::overlap) return {};
-  const auto steps = argument ? number(*argument) : std::nullopt;
-  if (!steps || *steps == 0 || *steps > kStepsMax) {
-    return bad_input("policy: pace=" + std::string(name) + " needs a number of steps, 1 to " +
-                     std::to_string(kStepsMax) + ", found " + quoted(text) +
-                     "; write for example pace=" + std::string(name) + ":8");
-  }
-  policy.pace_steps = *steps;
-  return {};
-}
-
-Result<void> set_mix(std::string_view text, Policy& policy) {
-  constexpr double kGammaMax = 100.0;
-  const auto name = text.substr(0, text.find(':'));
-  if (name == "average") return {};
-  policy.mix = name == "sgd" ? MixKind::sgd : MixKind::compensate;
-  if (policy.mix == MixKind::sgd) return {};
-  policy.gamma = 1.5;
-  const auto argument = argument_of(text);
-  if (!argument) return {};
-  const auto gamma = decimal(*argument);
-  if (!gamma || *gamma < 0.0 || *gamma > kGammaMax) {
-    return bad_input(
-        "policy: gamma in mix=compensate:gamma must be a number from 0 to 100, found " +
-        quoted(text));
-  }
-  policy.gamma = *gamma;
-  return {};
-}
-
-Result<void> set_codec(std::string_view text, Policy& policy) {
-  if (text == "identity") return {};
-  const auto argument = argument_of(text).value_or(std::string_view{});
-  if (text.substr(0, text.find(':')) == "cast") {
-    if (argument != "bf16" && argument != "fp16") {
-      return bad_input("policy: codec=cast needs a type, bf16 or fp16, found " + quoted(text));
-    }
-    policy.element = argument == "bf16" ? WireElement::bf16 : WireElement::f16;
-    return {};
-  }
-  const auto comma = argument.find(',');
-  const auto rest = comma == argument.npos ? std::string_view{} : argument.substr(comma + 1);
-  const auto second = rest.find(',');
-  const auto alpha = decimal(argument.substr(0, comma));
-  const auto beta = decimal(rest.substr(0, second));
-  const auto every =
-      second == rest.npos ? std::optional(SlimShares{}.every) : number(rest.substr(second + 1));
-  if (!alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta < *alpha) ||
-      !(*alpha <= 1.0)) {
-    return bad_input(
-        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta < alpha <= 1 and q of 1 or "
-        "more, found " +
-        quoted(text) + "; write for example codec=slim:0.3,0.15");
-  }
-  policy.slim = SlimShares{*alpha, *beta, *every};
-  return {};
-}
-
 /// What the axes pace, mix and codec ask of one another.
 Result<void> check_steps(const Policy& policy) {
   const bool compensates = policy.mix == MixKind::compensate;
@@ -350,6 +224,21 @@ Result<void> check_steps(const Policy& policy) {
   if (policy.slim && !compensates) {
     return bad_input(
         "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
+  }
+  return {};
+}
+
+Result<void> check_budget(const Policy& policy) {
+  if (policy.join_budget == 0) return {};
+  if (policy.select != SelectKind::selmcast) {
+    return bad_input(
+        "policy: a budget of joins (groups=sender:b) needs select=selmcast (random draws new sets "
+        "each round, all never changes them); drop b or use select=selmcast:p");
+  }
+  if (policy.route == RouteKind::unicast) {
+    return bad_input(
+        "policy: route=unicast joins no groups, so there is nothing to budget; use groups=sender "
+        "without b or route=star");
   }
   return {};
 }
@@ -384,6 +273,7 @@ std::string codec_text(const Policy& policy) {
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_steps(policy); !ok) return ok;
+  if (auto ok = check_budget(policy); !ok) return ok;
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
     return bad_input(
@@ -411,7 +301,7 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
 std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
   if (select == SelectKind::all) return 1;
   if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
-  return std::max(4U, (n - 2) / p + 1);
+  return std::max(4U, (n - 2) / (join_budget > 0 ? std::min(p, join_budget) : p) + 1);
 }
 
 Result<Policy> parse_policy(std::string_view text) {
@@ -436,7 +326,7 @@ Result<Policy> parse_policy(std::string_view text) {
     } else if (axis == Axis::codec) {
       if (auto set = set_codec(*word, policy); !set) return set.error();
     } else if (axis == Axis::groups) {
-      policy.groups = name == "sender" ? GroupKind::sender : GroupKind::rows;
+      if (auto set = set_groups(*word, policy); !set) return set.error();
     }
   }
   if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
@@ -467,6 +357,7 @@ std::string to_string(const Policy& policy) {
   out += " pace=" + pace_text(policy) + " mix=" + mix_text(policy) +
          " codec=" + codec_text(policy) + " order=fifo";
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
+  if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;
 }
 

@@ -35,7 +35,7 @@ struct Policy {
   SelectKind select = SelectKind::all;
   std::uint32_t p = 0;   ///< Least number of receivers; 0 for select=all.
   std::uint32_t k = 0;   ///< Every pair served once in k rounds; 0 = no bound.
-  bool k_given = false;  ///< Otherwise k is max(4, ceil((n-1)/p)), see resolved_k().
+  bool k_given = false;  ///< Otherwise see resolved_k().
   RouteKind route = RouteKind::star;
   PaceKind pace = PaceKind::bsp;
   std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
@@ -44,9 +44,14 @@ struct Policy {
   std::optional<SlimShares> slim;          ///< Of codec=slim.
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   GroupKind groups = GroupKind::rows;
+  /// groups=sender:b: the most groups that a rank joins from one round to the next; 0 = none then,
+  /// because all groups of a cycle are joined once per epoch.
+  std::uint32_t join_budget = 0;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
-  /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random.
+  /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random, k where it
+  /// was given, otherwise max(4, ceil((n-1)/p)), with min(p, b) in place of p under a join budget
+  /// b, which lets a rank hear so many new senders per round and no more.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// How a round mixes what it receives: `compensate` is done around rounds that average.
   MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }

@@ -208,6 +208,7 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   open_->plan.members = static_cast<std::uint32_t>(p.members.size());
   open_->plan.k = p.period_k;
   open_->plan.group_entries_max = p.group_entries_max;
+  open_->plan.joins_per_round_max = p.joins_per_round_max;
   // A member alone needs no rate and may have none.
   if (p.rate_without_k.num > 0) {
     open_->plan.k_rate_share = value_of(p.rate) / value_of(p.rate_without_k);

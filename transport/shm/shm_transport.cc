@@ -134,6 +134,8 @@ void ShmTransport::publish(std::uint32_t slot) noexcept {
 void ShmTransport::leave(GroupUse& use) noexcept {
   if (!use.open) return;
   use.open = false;
+  // Ids are not used again, and a job may join and leave in every round.
+  std::vector<MemberCache>().swap(use.peers);
   if (use.as == JoinAs::send_only) return;
   for (std::uint32_t slot = 0; slot < joined_.size(); ++slot) {
     JoinedGroup& joined = joined_[slot];

@@ -26,6 +26,10 @@ TEST(Policy, DefaultsAndOrder) {
   EXPECT_EQ(canonical("groups=sender route=unicast select=selmcast:3,0"),
             "share=even select=selmcast:3,0 route=unicast pace=bsp mix=average codec=identity "
             "order=fifo groups=sender");
+  EXPECT_EQ(
+      canonical("groups=sender:65535 select=selmcast:3"),
+      "share=even select=selmcast:3 route=star pace=bsp mix=average codec=identity order=fifo "
+      "groups=sender:65535");
   EXPECT_EQ(canonical("select=random:2"),
             "share=even select=random:2 route=star pace=bsp mix=average codec=identity order=fifo "
             "groups=sender");
@@ -36,6 +40,7 @@ TEST(Policy, DefaultsAndOrder) {
 
 TEST(Policy, CanonicalTextParsesToItself) {
   for (const auto* text : {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
+                           "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
                            "select=random:2 route=unicast", "gossip", "select=selmcast:1,0"}) {
     EXPECT_EQ(canonical(canonical(text)), canonical(text));
   }
@@ -61,6 +66,10 @@ TEST(Policy, BoundOnRounds) {
   EXPECT_EQ(k("select=selmcast:3", 32), 11U);  // ceil(31/3)
   EXPECT_EQ(k("select=selmcast:1", 8), 7U);
   EXPECT_EQ(k("select=selmcast:3,2", 32), 2U);
+  EXPECT_EQ(k("select=selmcast:3,2 groups=sender:1", 32), 2U);
+  EXPECT_EQ(k("select=selmcast:3 groups=sender:1", 32), 31U);
+  EXPECT_EQ(k("select=selmcast:3 groups=sender:2", 32), 16U);  // ceil(31/2)
+  EXPECT_EQ(k("select=selmcast:3 groups=sender:9", 32), 11U);
   EXPECT_EQ(k("select=selmcast:3,0", 32), 0U);
   EXPECT_EQ(k("select=random:3", 32), 0U);
   EXPECT_EQ(k("select=all", 32), 1U);
@@ -139,6 +148,17 @@ TEST(Policy, SaysWhatToChange) {
       {"select=random:2 mix=sgd", "use mix=average or select=all"},
       {"bsp select=selmcast:2", "mix=sgd needs select=all"},
       {"select=random:2 groups=rows", "groups=rows needs the ring plan"},
+      {"select=selmcast:2 groups=sender:0", "number of joins b from 1 to 65535, found 'sender:0'"},
+      {"select=selmcast:2 groups=sender:", "number of joins b from 1 to 65535"},
+      {"select=selmcast:2 groups=sender:-1", "number of joins b"},
+      {"select=selmcast:2 groups=sender:x", "number of joins b"},
+      {"select=selmcast:2 groups=sender:1,2", "number of joins b"},
+      {"select=selmcast:2 groups=sender:65536", "number of joins b"},
+      {"select=selmcast:2 groups=sender:99999999999999999999", "number of joins b"},
+      {"select=selmcast:2 groups=rows:1", "groups=rows takes no argument"},
+      {"select=random:2 groups=sender:1", "needs select=selmcast (random draws new sets"},
+      {"groups=sender:1", "needs select=selmcast (random draws new sets"},
+      {"select=selmcast:2 groups=sender:1 route=unicast", "or route=star"},
       {"sel\x1b[31mect=\xff", "unknown axis in 'sel?[31mect=?'"},
   };
   for (const auto& entry : cases) {

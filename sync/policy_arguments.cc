@@ -1,0 +1,154 @@
+// Arguments of policy words (declared in policy_arguments.h).
+#include "sync/policy_arguments.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace selmcast {
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 48;
+  std::string out = "'";
+  for (const char c : text.substr(0, kShown)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out + (text.size() > kShown ? "...'" : "'");
+}
+
+namespace {
+
+std::optional<std::uint32_t> number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> decimal(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+/// What follows the colon, if one does.
+std::optional<std::string_view> argument_of(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  return text.substr(colon + 1);
+}
+
+}  // namespace
+
+Result<void> set_select(std::string_view text, Policy& policy) {
+  const auto base = text.substr(0, text.find(':'));
+  if (base == "all") return {};
+  policy.select = base == "random" ? SelectKind::random : SelectKind::selmcast;
+  const bool has_argument = text.size() > base.size();
+  const auto argument = has_argument ? text.substr(base.size() + 1) : std::string_view{};
+  const auto comma = argument.find(',');
+  const auto p = number(argument.substr(0, comma));
+  if (!p || *p == 0 || *p > kMaxWorkers) {
+    return bad_input("policy: select=" + std::string(base) +
+                     ":p needs a number of receivers p of 1 or more, found " + quoted(text) +
+                     "; write for example select=" + std::string(base) + ":2");
+  }
+  policy.p = *p;
+  if (comma == std::string_view::npos) return {};
+  const auto k = number(argument.substr(comma + 1));
+  if (policy.select == SelectKind::random) {
+    return bad_input("policy: select=random:p has no bound k, found " + quoted(text) +
+                     "; drop it or use select=selmcast:p,k");
+  }
+  if (!k) {
+    return bad_input(
+        "policy: k in select=selmcast:p,k must be a number of rounds (0 = no bound), found " +
+        quoted(text));
+  }
+  policy.k = *k;
+  policy.k_given = true;
+  return {};
+}
+
+Result<void> set_pace(std::string_view text, Policy& policy) {
+  constexpr std::uint32_t kStepsMax = 1'000'000;
+  const auto argument = argument_of(text);
+  const auto name = text.substr(0, text.find(':'));
+  if (name == "bsp") return {};
+  policy.pace = name == "overlap" ? PaceKind::overlap : PaceKind::periodic;
+  policy.pace_steps = 20;
+  if (!argument && policy.pace == PaceKind::overlap) return {};
+  const auto steps = argument ? number(*argument) : std::nullopt;
+  if (!steps || *steps == 0 || *steps > kStepsMax) {
+    return bad_input("policy: pace=" + std::string(name) + " needs a number of steps, 1 to " +
+                     std::to_string(kStepsMax) + ", found " + quoted(text) +
+                     "; write for example pace=" + std::string(name) + ":8");
+  }
+  policy.pace_steps = *steps;
+  return {};
+}
+
+Result<void> set_mix(std::string_view text, Policy& policy) {
+  constexpr double kGammaMax = 100.0;
+  const auto name = text.substr(0, text.find(':'));
+  if (name == "average") return {};
+  policy.mix = name == "sgd" ? MixKind::sgd : MixKind::compensate;
+  if (policy.mix == MixKind::sgd) return {};
+  policy.gamma = 1.5;
+  const auto argument = argument_of(text);
+  if (!argument) return {};
+  const auto gamma = decimal(*argument);
+  if (!gamma || *gamma < 0.0 || *gamma > kGammaMax) {
+    return bad_input(
+        "policy: gamma in mix=compensate:gamma must be a number from 0 to 100, found " +
+        quoted(text));
+  }
+  policy.gamma = *gamma;
+  return {};
+}
+
+Result<void> set_codec(std::string_view text, Policy& policy) {
+  if (text == "identity") return {};
+  const auto argument = argument_of(text).value_or(std::string_view{});
+  if (text.substr(0, text.find(':')) == "cast") {
+    if (argument != "bf16" && argument != "fp16") {
+      return bad_input("policy: codec=cast needs a type, bf16 or fp16, found " + quoted(text));
+    }
+    policy.element = argument == "bf16" ? WireElement::bf16 : WireElement::f16;
+    return {};
+  }
+  const auto comma = argument.find(',');
+  const auto rest = comma == argument.npos ? std::string_view{} : argument.substr(comma + 1);
+  const auto second = rest.find(',');
+  const auto alpha = decimal(argument.substr(0, comma));
+  const auto beta = decimal(rest.substr(0, second));
+  const auto every =
+      second == rest.npos ? std::optional(SlimShares{}.every) : number(rest.substr(second + 1));
+  if (!alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta < *alpha) ||
+      !(*alpha <= 1.0)) {
+    return bad_input(
+        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta < alpha <= 1 and q of 1 or "
+        "more, found " +
+        quoted(text) + "; write for example codec=slim:0.3,0.15");
+  }
+  policy.slim = SlimShares{*alpha, *beta, *every};
+  return {};
+}
+
+Result<void> set_groups(std::string_view text, Policy& policy) {
+  const auto base = text.substr(0, text.find(':'));
+  policy.groups = base == "sender" ? GroupKind::sender : GroupKind::rows;
+  if (text.size() == base.size()) return {};
+  const auto b = number(text.substr(base.size() + 1));
+  if (!b || *b == 0 || *b > kMaxWorkers) {
+    return bad_input("policy: groups=sender:b needs a number of joins b from 1 to " +
+                     std::to_string(kMaxWorkers) + ", found " + quoted(text) +
+                     "; write for example groups=sender:1");
+  }
+  policy.join_budget = *b;
+  return {};
+}
+
+}  // namespace selmcast
