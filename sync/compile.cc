@@ -238,8 +238,10 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
                         PlanHistory& history) {
   const auto self = check_view(view, policy, self_rank);
   if (!self) return self.error();
-  history.change = {};
-  if (view.members.size() == 1) return alone(view);
+  if (view.members.size() == 1) {
+    history.change = {};
+    return alone(view);
+  }
   if (uses_rows(policy)) {
     if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();
     return row_program(view, *history.rows, *self);
@@ -252,7 +254,10 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();
   auto program = cut_out(view, *schedule, *self);
-  if (policy.route == RouteKind::unicast) return program;
+  if (policy.route == RouteKind::unicast) {
+    history.change = {};
+    return program;
+  }
   if (auto added = add_sender_groups(view, *schedule, *self, program, history.change); !added) {
     return added.error();
   }
