@@ -158,7 +158,15 @@ inline std::string broken_rule(const Drawn& job, const std::vector<std::vector<f
   if (result.timed_out) return "hangs: the virtual deadline passed";
   std::vector<std::uint8_t> killed(start.size(), 0);
   for (const auto& kill : job.kills) killed[kill.rank] = 1;
+  // As the survivors ran them. One that was killed may have run a round under the view before that
+  // they ran without it under the next, but none under a later view than theirs.
   std::vector<std::uint32_t> epoch_of_round(job.config.rounds, 0);
+  for (Rank r = 0; r < start.size(); ++r) {
+    if (killed[r] != 0) continue;
+    for (std::size_t i = 0; i < result.reports[r].size(); ++i) {
+      epoch_of_round[i] = std::max(epoch_of_round[i], result.reports[r][i].epoch);
+    }
+  }
   for (Rank r = 0; r < start.size(); ++r) {
     const auto& reports = result.reports[r];
     const std::string& error = result.errors[r];
@@ -175,8 +183,10 @@ inline std::string broken_rule(const Drawn& job, const std::vector<std::vector<f
       if (calm && report.receivers.size() + 1 < job.p) {
         out << "rank " << r << " reached " << report.receivers.size() << "; ";
       }
-      if (epoch_of_round[i] == 0) epoch_of_round[i] = report.epoch;
-      if (epoch_of_round[i] != report.epoch) out << "round " << i << " ran under two views; ";
+      const auto epoch = epoch_of_round[i];  // 0 when no survivor ran it.
+      if (killed[r] != 0 ? epoch > 0 && report.epoch > epoch : report.epoch != epoch) {
+        out << "round " << i << " ran under two views; ";
+      }
     }
     // A mean never leaves the range of what was averaged, whatever was lost on the way.
     for (std::size_t i = 0; i < end[r].size(); ++i) {
