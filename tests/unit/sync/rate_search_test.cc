@@ -202,6 +202,31 @@ TEST(RateSearch, ManyChangesInOneWindow) {
   }
 }
 
+TEST(RateSearch, QuotientsOnTheEndsOfWindows) {
+  // With 64 equal rates a window is 32 cells wide and every 16th cell begins with a quotient, but
+  // for rounding: so do the windows. The ranks are those next to where equal quotients end.
+  SplitMix64 random(36);
+  constexpr std::uint32_t n = 64, cap = 12;
+  for (Kbps rate = 3; rate < 120; ++rate) {
+    std::vector<Kbps> rates(n, rate);
+    RateSearch search(n);
+    ASSERT_TRUE(search.load(rates));
+    search.best_after(0, rate, n * (2 + random.below(4)) + n / 2, cap);
+    for (std::uint32_t step = 0; step < 40; ++step) {
+      const auto j = static_cast<std::uint32_t>(random.below(n));
+      rates[j] = random.chance(0.7) ? rate : rate * (1 + random.below(3));
+      const auto quotients = sorted_quotients(rates, cap);
+      const auto seat = n * 2 + random.below(n * 3);
+      const auto border =
+          std::find_if(quotients.begin() + static_cast<std::ptrdiff_t>(seat), quotients.end(),
+                       [&](const Ratio& q) { return q < quotients[seat]; });
+      const auto target = static_cast<std::uint64_t>(border - quotients.begin()) + random.below(2);
+      const auto found = search.best_after(j, rates[j], target, cap);
+      ASSERT_TRUE(ratio(found) == quotients[target - 1]) << "rate " << rate << " step " << step;
+    }
+  }
+}
+
 TEST(RateSearch, RefusesRatesItCannotTellApart) {
   RateSearch search(3);
   EXPECT_TRUE(search.load(std::vector<Kbps>{1, kHighest, 2}));
