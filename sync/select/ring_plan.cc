@@ -61,7 +61,7 @@ RingPlan::RingPlan(std::uint32_t capacity)
       search_(capacity),
       tx_(padded(capacity)),
       slots_(padded(capacity)),
-      first_row_(padded(capacity)) {
+      first_row_(padded(capacity) + 1) {
   SELMCAST_CHECK(capacity >= 2 && capacity <= kMaxMembers, "2 to 65 535 members");
 }
 

@@ -140,26 +140,30 @@ SlotSummary WriteSlots(const double* rates, std::uint32_t n, double scale, doubl
   const Doubles d;
   const Words w;
   const auto half = static_cast<std::uint32_t>(hn::Lanes(d));
-  const auto s = hn::Set(d, scale), b = hn::Set(d, bias), c = hn::Set(d, cap);
-  // Above 2^52 the low half of a double is the number; converting would take longer.
-  const auto magic = hn::Set(d, 0x1p52);
+  // Between 2^52 and 2^53 the low half of a double is the number, and adding rounds to the nearest
+  // one: half a slot less makes that the floor. The bias keeps all products off the ties.
+  const auto s = hn::Set(d, scale), b = hn::Set(d, bias - 0.5), c = hn::Set(d, cap);
+  const auto magic = hn::Set(d, 0x1.8p52);
   const auto one = hn::Set(w, 1U);
-  const auto slots_from = [&](std::uint32_t at) HWY_ATTR {
-    const auto count = slots_of(hn::LoadU(d, rates + at), s, b, c);
-    return hn::BitCast(w, hn::Add(count, magic));
+  const auto write = [&](std::uint32_t at) HWY_ATTR {
+    const auto from = [&](const double* pair) HWY_ATTR {
+      return hn::BitCast(w, hn::Add(hn::Min(hn::MulAdd(hn::LoadU(d, pair), s, b), c), magic));
+    };
+    const auto count = hn::ConcatEven(w, from(rates + at + half), from(rates + at));
+    hn::StoreU(count, w, slots + at);
+    return count;
   };
   // Sums fit: n * (n - 1) is below 2^32. One less makes 0 the largest number.
   auto total = hn::Zero(w), most = hn::Zero(w), least = hn::Set(w, ~0U), one_less = least;
   const auto whole = n / (2 * half) * (2 * half);
-  for (std::uint32_t at = 0; at < padded(n); at += 2 * half) {
-    const auto count = hn::ConcatEven(w, slots_from(at + half), slots_from(at));
-    hn::StoreU(count, w, slots + at);
-    if (at >= whole) continue;
+  for (std::uint32_t at = 0; at < whole; at += 2 * half) {
+    const auto count = write(at);
     total = hn::Add(total, count);
     most = hn::Max(most, count);
     least = hn::Min(least, count);
     one_less = hn::Min(one_less, hn::Sub(count, one));
   }
+  for (std::uint32_t at = whole; at < padded(n); at += 2 * half) write(at);
   HWY_ALIGN std::uint32_t sums[HWY_MAX_BYTES / sizeof(std::uint32_t)];
   SlotSummary out;
   hn::StoreU(total, w, sums);
@@ -182,25 +186,25 @@ Quotient LeastQuotient(const double* rates, std::uint32_t padded, double scale, 
   const Doubles d;
   const auto lanes = static_cast<std::uint32_t>(hn::Lanes(d));
   const auto s = hn::Set(d, scale), b = hn::Zero(d), c = hn::Set(d, cap);
-  const auto none = hn::Set(d, std::numeric_limits<double>::max());
-  auto least = none, where = hn::Zero(d);
+  auto highest = hn::Zero(d), where = hn::Zero(d);
   auto index = hn::Iota(d, 0.0);
   for (std::uint32_t at = 0; at < padded; at += lanes) {
     const auto r = hn::LoadU(d, rates + at);
     const auto count = slots_of(r, s, b, c);
-    const auto quotient = hn::IfThenElse(hn::Eq(count, hn::Zero(d)), none, hn::Div(r, count));
-    const auto lower = hn::Lt(quotient, least);
-    least = hn::IfThenElse(lower, quotient, least);
-    where = hn::IfThenElse(lower, index, where);
+    const auto inverse = hn::IfThenZeroElse(hn::Eq(count, hn::Zero(d)), hn::Div(count, r));
+    const auto higher = hn::Gt(inverse, highest);
+    highest = hn::IfThenElse(higher, inverse, highest);
+    where = hn::IfThenElse(higher, index, where);
     index = hn::Add(index, hn::Set(d, static_cast<double>(lanes)));
   }
-  const auto value = hn::GetLane(hn::MinOfLanes(d, least));
-  if (value == std::numeric_limits<double>::max()) return {};
-  const auto first = hn::IfThenElse(hn::Eq(least, hn::Set(d, value)), where, none);
+  const auto found = hn::GetLane(hn::MaxOfLanes(d, highest));
+  if (found == 0) return {};
+  const auto none = hn::Set(d, std::numeric_limits<double>::max());
+  const auto first = hn::IfThenElse(hn::Eq(highest, hn::Set(d, found)), where, none);
   const auto receiver = static_cast<std::uint32_t>(hn::GetLane(hn::MinOfLanes(d, first)));
   const auto k =
       std::min(static_cast<double>(static_cast<std::uint64_t>(rates[receiver] * scale)), cap);
-  return {value, receiver, static_cast<std::uint32_t>(k)};
+  return {found, receiver, static_cast<std::uint32_t>(k)};
 }
 
 Collected CollectQuotients(const double* rates, std::uint32_t padded, double near, double far,
@@ -221,9 +225,22 @@ Collected CollectQuotients(const double* rates, std::uint32_t padded, double nea
     hn::StoreU(many, d, to);
     for (std::uint32_t lane = 0; lane < lanes; ++lane) {
       const auto rate = rates[at + lane];
-      for (double k = from[lane] + 1; k <= to[lane]; ++k) {
+      const auto more = static_cast<std::uint32_t>(to[lane] - from[lane]);
+      auto k = from[lane];
+      // Mostly a few each: writing some too many costs less than guessing their number wrong.
+      if (HWY_LIKELY(more <= 3 && collected.count + 3 <= capacity)) {
+        auto* const next = out + collected.count;
+        for (std::uint32_t i = 0; i < 3; ++i) {
+          ++k;
+          next[i] = {k / rate, at + lane, static_cast<std::uint32_t>(k)};
+        }
+        collected.count += more;
+        continue;
+      }
+      while (k < to[lane]) {
+        ++k;
         if (collected.count++ >= capacity) continue;
-        out[collected.count - 1] = {rate / k, at + lane, static_cast<std::uint32_t>(k)};
+        out[collected.count - 1] = {k / rate, at + lane, static_cast<std::uint32_t>(k)};
       }
     }
   }
@@ -239,12 +256,14 @@ void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_ro
     next = std::min(next + slots[j], next + slots[j] - n);
   }
 #else
-  // Running sums inside a vector, then the carry from vector to vector.
+  // Running sums inside a vector, then the carry from vector to vector. A sum that includes its own
+  // column is the next one's first row.
   const hn::CappedTag<std::uint32_t, 8> d;
   constexpr auto kLanes =
       static_cast<std::uint32_t>(hn::MaxLanes(hn::CappedTag<std::uint32_t, 8>()));
   const auto vn = hn::Set(d, n);
   auto carry = hn::Zero(d);
+  first_row[0] = 0;
   for (std::uint32_t at = 0; at < padded(n); at += kLanes) {
     const auto count = hn::LoadU(d, slots + at);
     auto sum = plus_mod(count, hn::ShiftLeftLanes<1>(d, count), vn);
@@ -256,8 +275,7 @@ void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_ro
       total = hn::Broadcast<3>(sum);
       total = hn::ConcatUpperUpper(d, total, total);
     }
-    const auto first = plus_mod(carry, minus_mod(sum, count, vn), vn);
-    hn::StoreU(first, d, first_row + at);
+    hn::StoreU(plus_mod(carry, sum, vn), d, first_row + at + 1);
     carry = plus_mod(carry, total, vn);
   }
 #endif

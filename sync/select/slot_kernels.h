@@ -34,9 +34,9 @@ struct SlotSummary {
 SlotSummary write_slots(const double* rates, std::uint32_t n, double scale, double bias, double cap,
                         std::uint32_t* slots) noexcept;
 
-/// A quotient rates[receiver] / k.
+/// A quotient rates[receiver] / k by its inverse, the scale at which it becomes a slot.
 struct Quotient {
-  double value = 0.0;
+  double scale = 0.0;
   std::uint32_t receiver = 0, k = 0;
 };
 /// The least rate / min(floor(rate * scale), cap) over receivers with slots; k = 0 when none has.
@@ -52,7 +52,8 @@ struct Collected {
 Collected collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
                             double cap, Quotient* out, std::uint32_t capacity) noexcept;
 
-/// first_row[j] = sum of slots before j, mod n; also behind the last member.
+/// first_row[j] = sum of slots before j, mod n; also behind the last member. `first_row` has room
+/// for padded(n) + 1.
 void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) noexcept;
 
 /// The indices j < n with (row - first_row[j]) mod n < slots[j], ascending; returns how many.

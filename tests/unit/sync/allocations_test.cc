@@ -83,7 +83,10 @@ TEST(Allocations, RingPlansNeedNoneAfterConstruction) {
     for (std::uint32_t turn = 0; planned && turn < 5; ++turn) {
       const auto member = static_cast<std::uint32_t>(random.below(n));
       reached += plan.round_of(member, random.below(plan.period()), work).receivers.size();
-      followed = followed && plan.replan_receiver(member, rates[member] * 9 / 10).has_value();
+      for (std::uint64_t tenths = 5; tenths < 15; ++tenths) {
+        const auto other = static_cast<std::uint32_t>(random.below(n));
+        followed = followed && plan.replan_receiver(other, rates[other] * tenths / 10).has_value();
+      }
     }
     EXPECT_EQ(allocations, 0U) << "n=" << n << " p=" << p << " k=" << k;
     EXPECT_TRUE(planned && followed);

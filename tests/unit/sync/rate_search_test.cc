@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/sync/select_reference.h"
 
 namespace selmcast {
@@ -87,6 +89,140 @@ TEST(RateSearch, FollowsSingleChanges) {
           step % 4 == 0 ? draw(repeat % 6, random) + 1 : std::max<Kbps>(rates[j] * 9 / 10, 1);
       rates[j] = std::min(rates[j], kHighest);
       expect_best(rates, target, search.best_after(j, rates[j], target, n - 1), search);
+    }
+  }
+}
+
+/// All quotients, largest first.
+std::vector<Ratio> sorted_quotients(const std::vector<Kbps>& rates, std::uint32_t cap) {
+  std::vector<Ratio> out;
+  for (const auto rate : rates) {
+    for (std::uint32_t k = 1; rate > 0 && k <= cap; ++k) out.push_back({rate, k});
+  }
+  std::sort(out.begin(), out.end(), [](const Ratio& a, const Ratio& b) { return b < a; });
+  return out;
+}
+
+enum Course : std::uint32_t { falls, rises, dies_and_returns, jumps, caps, targets, kCourses };
+
+/// The next rate of receiver j.
+Kbps next_rate(Course course, std::uint32_t law, Kbps rate, SplitMix64& random) {
+  switch (course) {
+    case falls:
+      return std::max<Kbps>(rate * 15 / 16, 1);
+    case rises:
+      return std::min(rate + rate / 16 + 1, kHighest);
+    case dies_and_returns:
+      return random.chance(0.5) ? 0 : draw(law, random);
+    default:
+      return std::max<Kbps>(draw(law, random), 1);
+  }
+}
+
+void follow_course(Course course, std::uint32_t law, std::uint32_t n, SplitMix64& random) {
+  std::vector<Kbps> rates;
+  for (std::uint32_t j = 0; j < n; ++j) rates.push_back(std::max<Kbps>(draw(law, random), 1));
+  RateSearch search(n);
+  ASSERT_TRUE(search.load(rates));
+  auto target = std::uint64_t{n} * (1 + random.below(n / 2));
+  for (std::uint32_t step = 0; step < 6 * n; ++step) {
+    const auto j = step % n;
+    const auto cap = course == caps && step / 8 % 2 == 0 ? n / 2 : n - 1;
+    rates[j] = next_rate(course, law, rates[j], random);
+    if (course == targets) target += random.below(3 * n);
+    const auto quotients = sorted_quotients(rates, cap);
+    if (quotients.empty()) rates[j] = 1;
+    const auto last = std::max<std::uint64_t>(quotients.size(), n / 2);
+    const auto seat = 1 + (target - 1) % last;
+    const auto found = search.best_after(j, rates[j], seat, cap);
+    const auto expected = quotients.empty() ? Ratio{1, seat} : quotients[seat - 1];
+    ASSERT_TRUE(ratio(found) == expected)
+        << "course " << course << " law " << law << " step " << step << " seat " << seat;
+    const auto& summary = search.summary();
+    ASSERT_EQ(summary.least, static_cast<double>(*std::min_element(rates.begin(), rates.end())));
+    Kbps least = kHighest;
+    for (const auto rate : rates) least = rate > 0 ? std::min(least, rate) : least;
+    ASSERT_EQ(summary.least_positive, static_cast<double>(least));
+  }
+}
+
+TEST(RateSearch, FollowsLongCourses) {
+  SplitMix64 random(33);
+  for (std::uint32_t course = 0; course < kCourses; ++course) {
+    for (std::uint32_t law = 0; law < 6; ++law) {
+      for (const auto n : {7U, 24U, 40U}) {
+        follow_course(static_cast<Course>(course), law, n, random);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(RateSearch, WindowsEndAnywhere) {
+  // Every rank after its neighbour, from the largest quotient to the last one and back: the answer
+  // passes all ends of windows both ways. Then in leaps, so that windows begin anywhere as well.
+  SplitMix64 random(34);
+  for (std::uint32_t law = 0; law < 6; ++law) {
+    constexpr std::uint32_t n = 100;
+    std::vector<Kbps> rates;
+    for (std::uint32_t j = 0; j < n; ++j) rates.push_back(draw(law, random));
+    const auto quotients = sorted_quotients(rates, n - 1);
+    RateSearch search(n);
+    ASSERT_TRUE(search.load(rates));
+    const auto expect = [&](std::uint64_t target) {
+      const auto j = static_cast<std::uint32_t>(random.below(n));
+      const auto found = search.best_after(j, rates[j], target, n - 1);
+      ASSERT_TRUE(ratio(found) == quotients[target - 1]) << "law " << law << " rank " << target;
+    };
+    for (std::uint64_t rank = 1; rank <= quotients.size(); ++rank) expect(rank);
+    for (std::uint64_t rank = quotients.size(); rank > 0; --rank) expect(rank);
+    for (std::uint64_t leap = 0, rank = 0; leap < 3000; ++leap) {
+      rank = (rank + random.below(4 * n)) % quotients.size();
+      expect(rank + 1);
+    }
+  }
+}
+
+TEST(RateSearch, ManyChangesInOneWindow) {
+  // Quotients gather in few cells until one has no room left, and leave them again.
+  SplitMix64 random(35);
+  constexpr std::uint32_t n = 100;
+  for (std::uint32_t repeat = 0; repeat < 2; ++repeat) {
+    std::vector<Kbps> rates;
+    for (std::uint32_t j = 0; j < n; ++j) rates.push_back(75'000'000 + random.below(50'000'001));
+    RateSearch search(n);
+    ASSERT_TRUE(search.load(rates));
+    for (std::uint32_t step = 0; step < 2 * n; ++step) {
+      const auto j = step % n;
+      rates[j] = step < n ? 100'000'000 + random.below(2) : 75'000'000 + random.below(50'000'001);
+      const auto target = n * 30 + random.below(40);
+      const auto found = search.best_after(j, rates[j], target, n - 1);
+      ASSERT_TRUE(ratio(found) == sorted_quotients(rates, n - 1)[target - 1]) << "step " << step;
+    }
+  }
+}
+
+TEST(RateSearch, QuotientsOnTheEndsOfWindows) {
+  // With 64 equal rates a window is 32 cells wide and every 16th cell begins with a quotient, but
+  // for rounding: so do the windows. The ranks are those next to where equal quotients end.
+  SplitMix64 random(36);
+  constexpr std::uint32_t n = 64, cap = 12;
+  for (Kbps rate = 3; rate < 120; ++rate) {
+    std::vector<Kbps> rates(n, rate);
+    RateSearch search(n);
+    ASSERT_TRUE(search.load(rates));
+    search.best_after(0, rate, n * (2 + random.below(4)) + n / 2, cap);
+    for (std::uint32_t step = 0; step < 40; ++step) {
+      const auto j = static_cast<std::uint32_t>(random.below(n));
+      rates[j] = random.chance(0.7) ? rate : rate * (1 + random.below(3));
+      const auto quotients = sorted_quotients(rates, cap);
+      const auto seat = n * 2 + random.below(n * 3);
+      const auto border =
+          std::find_if(quotients.begin() + static_cast<std::ptrdiff_t>(seat), quotients.end(),
+                       [&](const Ratio& q) { return q < quotients[seat]; });
+      const auto target = static_cast<std::uint64_t>(border - quotients.begin()) + random.below(2);
+      const auto found = search.best_after(j, rates[j], target, cap);
+      ASSERT_TRUE(ratio(found) == quotients[target - 1]) << "rate " << rate << " step " << step;
     }
   }
 }

@@ -429,6 +429,30 @@ TEST(RingPlan, FollowsOneReceiverAtATime) {
   }
 }
 
+TEST(RingPlan, FollowsLongDrifts) {
+  // All rates fall for long and rise again, one receiver at a time; some are equal, some end.
+  SplitMix64 random(14);
+  for (const auto p : {1U, 12U, 40U}) {
+    constexpr std::uint32_t n = 48;
+    Rates rx(n);
+    for (auto& rate : rx) rate = 75'000'000 + (random.chance(0.5) ? 0 : random.below(50'000'001));
+    const Rates first = rx, tx(n, 100'000'000'000);
+    auto plan = RingPlan::make(p, tx, rx, 0);
+    ASSERT_TRUE(plan.has_value());
+    for (std::uint32_t step = 0; step < 24 * n; ++step) {
+      const auto j = step % n;
+      rx[j] = step < 12 * n ? rx[j] * 15 / 16 : rx[j] * 16 / 15 + 1;
+      if (step == 6 * n) rx[j] = 0;
+      if (step == 18 * n) rx[j] = first[j];
+      ASSERT_TRUE(plan->replan_receiver(j, rx[j]).has_value());
+      const auto fresh = RingPlan::make(p, tx, rx, 0);
+      ASSERT_TRUE(fresh.has_value());
+      expect_same(*plan, *fresh);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST(RingPlan, RatesBeyondTheFastPathGiveTheSamePlan) {
   // Multiplying every rate by one number changes the rate by it and the plan not at all. The
   // factor is odd and large, so the fast and the general path see quite different numbers.
