@@ -72,6 +72,13 @@ std::optional<int> ChildProcess::ended() {
   return status_;
 }
 
+bool ChildProcess::stopped() const noexcept {
+  if (status_) return false;
+  siginfo_t info{};
+  const auto pid = static_cast<id_t>(pid_);
+  return ::waitid(P_PID, pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+}
+
 void ChildProcess::kill(int signal) noexcept {
   if (!status_) ::kill(pid_, signal);
 }

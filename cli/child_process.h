@@ -28,6 +28,8 @@ class ChildProcess {
 
   /// The wait status once the child has ended; reaps it.
   std::optional<int> ended();
+  /// It runs, but a signal has stopped it (SIGSTOP, a debugger).
+  bool stopped() const noexcept;
   void kill(int signal) noexcept;
 
  private:

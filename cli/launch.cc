@@ -20,6 +20,8 @@ namespace selmcast {
 
 namespace {
 
+/// What a stopped rank gets after the others have left together.
+constexpr Duration kStoppedGrace = std::chrono::milliseconds(300);
 constexpr int kTickMs = 20;
 constexpr Duration kProgressPeriod = std::chrono::milliseconds(200);
 
@@ -80,7 +82,7 @@ class Launch {
   SteadyClock clock_;
   std::vector<Seat> seats_;
   std::size_t running_ = 0;
-  std::optional<TimePoint> first_success_;
+  std::optional<TimePoint> first_success_, last_end_;
   TimePoint next_progress_{};
   std::map<std::string, Bytes> last_progress_;
 };
@@ -132,6 +134,7 @@ void Launch::notice_ends() {
     if (!seat.status) continue;
     pass_lines(rank);
     --running_;
+    last_end_ = clock_.now();
     const bool good = WIFEXITED(*seat.status) && WEXITSTATUS(*seat.status) == 0;
     if (!good) store_.declare_lost(rank);
     if (good && !first_success_) first_success_ = clock_.now();
@@ -139,8 +142,16 @@ void Launch::notice_ends() {
 }
 
 void Launch::end_stragglers() {
+  if (!last_end_) return;
   // Ranks leave together; one that stays behind was stopped or evicted and cannot end by itself.
-  if (!first_success_ || clock_.now() - *first_success_ < spec_.timeout) return;
+  const bool left_behind = first_success_ && clock_.now() - *first_success_ >= spec_.timeout;
+  // A stopped one has no deadlines of its own; the others' have passed when they have all ended.
+  const auto patience = first_success_ ? kStoppedGrace : spec_.timeout;
+  const bool only_stopped = clock_.now() - *last_end_ >= patience &&
+                            std::all_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
+                              return seat.status || seat.process.stopped();
+                            });
+  if (!left_behind && !only_stopped) return;
   for (auto& seat : seats_) {
     if (seat.status) continue;
     seat.killed_late = true;

@@ -50,7 +50,9 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
     lane.next_frame = lane.live = 0;
-    lane.next_send = lane.next_repair = now;
+    // What the round before posted last may still be on its way at the planned rate.
+    lane.next_send = std::max(lane.next_send, now);
+    lane.next_repair = now;
     lane.repairs.clear();
     for (const Rank rank : lanes[l].receivers) {
       auto& peer = peers_[rank];
@@ -147,10 +149,12 @@ void SendSession::on_control(const FrameHeader& header, std::span<const std::byt
   }
 }
 
-Duration SendSession::wire_time(std::uint32_t frames) const noexcept {
-  const std::uint64_t frame_bytes =
-      settings_.shape.frame_payload + kFrameHeaderBytes + settings_.wire_overhead_bytes;
-  return transmission_time(frames * frame_bytes, wire_kbps_);
+Duration SendSession::wire_time(std::uint32_t first, std::uint32_t count) const noexcept {
+  const auto& shape = settings_.shape;
+  const std::uint64_t payload =
+      std::min(shape.offset_of(first + count), shape.bytes) - shape.offset_of(first);
+  const std::uint64_t around = kFrameHeaderBytes + settings_.wire_overhead_bytes;
+  return transmission_time(payload + count * around, wire_kbps_);
 }
 
 std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
@@ -180,8 +184,8 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
     const FrameRun run{epoch_, round_, 0, flags, lane.next_frame, count, data_, region_};
     if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
     extend_digest(lane.next_frame + count);
+    lane.next_send = std::max(lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
     lane.next_frame += count;
-    lane.next_send = std::max(lane.next_send, now - kCatchUp) + wire_time(count);
     sent += count;
   }
   if (lane.next_frame < credit) wake_at(lane.next_send);
@@ -201,7 +205,8 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     // Cannot be refused: a slot is free, and nothing else lets it say no.
     static_cast<void>(port_.send_frames(to, settings_.shape, frames));
     const int share = fresh_left ? kRepairShare : 1;
-    lane.next_repair = std::max(lane.next_repair, now - kCatchUp) + wire_time(run->count) * share;
+    lane.next_repair =
+        std::max(lane.next_repair, now - kCatchUp) + wire_time(run->first, run->count) * share;
     sent += run->count;
   }
   if (!lane.repairs.empty()) wake_at(std::max(lane.next_repair, now + microseconds(50)));

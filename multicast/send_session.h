@@ -100,7 +100,7 @@ class SendSession {
   void check_deadlines(TimePoint now) noexcept;
   void settle(Rank rank, ReceiverState state) noexcept;
   void extend_digest(std::uint32_t end) noexcept;
-  Duration wire_time(std::uint32_t frames) const noexcept;
+  Duration wire_time(std::uint32_t first, std::uint32_t count) const noexcept;
   void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
 
   FramePort& port_;

@@ -65,13 +65,14 @@ class Sessions : public testing::Test {
 
   TimePoint now() const { return network_->clock().now(); }
 
-  void begin_send(Rank from, const std::vector<LaneSpec>& lanes) {
+  void begin_send(Rank from, const std::vector<LaneSpec>& lanes, std::uint32_t round = 0,
+                  Kbps wire_kbps = 1'000'000) {
     Node& node = nodes_[from];
-    node.sender->begin(now(), 1, 0, node.data.data(), node.region.id(), lanes, 1'000'000);
+    node.sender->begin(now(), 1, round, node.data.data(), node.region.id(), lanes, wire_kbps);
   }
-  void begin_receive(Rank at, std::vector<Rank> senders) {
+  void begin_receive(Rank at, std::vector<Rank> senders, std::uint32_t round = 0) {
     senders_[at] = std::move(senders);
-    nodes_[at].receiver->begin(now(), 1, 0, senders_[at]);
+    nodes_[at].receiver->begin(now(), 1, round, senders_[at]);
   }
 
   void take(Node& node, std::span<const std::byte> bytes) {
@@ -122,6 +123,7 @@ class Sessions : public testing::Test {
         turn(node);
         next = std::min({next, node.sender->next_timer(), node.receiver->next_timer()});
       }
+      if (done()) return true;  // At the time it happened, not at that of the next event.
       next = std::min(next, network_->next_event());
       network_->advance_to(std::max(std::min(next, end), now() + std::chrono::microseconds(1)));
     }
@@ -155,6 +157,24 @@ TEST_F(Sessions, OneCopyToTwoReceiversArrivesWhole) {
   // 70 frames: 100 001 bytes and a header each, once.
   EXPECT_EQ(nodes_[0].port->counters().first_bytes, 100'001U + 70 * 40);
   EXPECT_EQ(nodes_[0].port->counters().repair_bytes, 0U);
+}
+
+// A stream of one chunk leaves in one piece, so its rate shows in the distance between rounds only.
+TEST_F(Sessions, SmallStreamsKeepTheRateFromRoundToRound) {
+  build(2, 3000);
+  constexpr Kbps kRate = 1000;
+  constexpr std::uint32_t kRounds = 10;
+  // Three frames, each with 40 bytes of header and what build() states for the network's.
+  const auto wire = transmission_time(3000 + 3 * (40 + 42), kRate);
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  const TimePoint begun = now();
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    begin_send(0, lanes, round, kRate);
+    begin_receive(1, {0}, round);
+    ASSERT_TRUE(run([&] { return nodes_[0].sender->done() && nodes_[1].receiver->done(); }));
+  }
+  EXPECT_GE(now() - begun, (kRounds - 1) * wire);
+  EXPECT_LE(now() - begun, kRounds * wire);
 }
 
 TEST_F(Sessions, HeavyLossIsRepaired) {
