@@ -35,7 +35,8 @@ class ProbeMachine final : public Probe {
   void enter(Stage stage, std::string stem, std::vector<Rank> ranks, TimePoint now);
   void begin_train(std::uint32_t train, TimePoint now);
   Result<bool> advance_train(TimePoint now);
-  void finish_train();
+  void finish_train(TimePoint now);
+  Kbps rate_or_less(Kbps rate, std::uint64_t bytes, TimePoint now) const noexcept;
   Result<bool> advance_rates(TimePoint now);
   Result<bool> advance_ping(TimePoint now);
   Result<bool> advance_results(TimePoint now);
@@ -233,7 +234,7 @@ Result<bool> ProbeMachine::advance_train(TimePoint now) {
     const bool sent = !step.measures_transmit || !step.sends(self_) || sender_.finished();
     const bool received = !step.measures_receive || !step.receives(self_) || receiver_.finished();
     if (sent && received) {
-      finish_train();
+      finish_train(now);
       if (auto ok = rendezvous_.put(gather_.key(self_), {}); !ok) return ok.error();
     } else if (waited > config_.timeout / 2) {
       // Half, so that the rank that knows the culprit speaks before those that wait for this one.
@@ -247,7 +248,8 @@ Result<bool> ProbeMachine::advance_train(TimePoint now) {
     }
     if (median_of(report_.transmit) == 0 || median_of(report_.receive) == 0) {
       return fail("rank " + std::to_string(self_) + ": the frames of most trains did not arrive; " +
-                  "check that the network passes full frames between the ranks");
+                  "check that the network passes full frames between the ranks, or state the " +
+                  "rates with --links");
     }
     if (auto ok = put("rate", serialize(report_)); !ok) return ok.error();
     enter(Stage::rates, "rate", everyone_, now);
@@ -257,16 +259,25 @@ Result<bool> ProbeMachine::advance_train(TimePoint now) {
   return false;
 }
 
-void ProbeMachine::finish_train() {
+void ProbeMachine::finish_train(TimePoint now) {
   own_done_ = true;
   if (train_ % trains_per_step() == 0) return;  // Warm-up.
   const ProbeStep& step = pattern();
   if (step.measures_transmit && step.sends(self_)) {
-    report_.transmit.push_back(sender_.delivered_rate());
+    report_.transmit.push_back(
+        rate_or_less(sender_.delivered_rate(), sender_.delivered_bytes(), now));
   }
   if (step.measures_receive && step.receives(self_)) {
-    report_.receive.push_back(receiver_.arrival_rate());
+    report_.receive.push_back(
+        rate_or_less(receiver_.arrival_rate(), receiver_.arrived_bytes(), now));
   }
+}
+
+Kbps ProbeMachine::rate_or_less(Kbps rate, std::uint64_t bytes, TimePoint now) const noexcept {
+  // On a machine that is busy with other things a whole train may look like one instant. The time
+  // of the whole step then gives a rate that is too low, but no failure.
+  if (rate > 0 || bytes == 0) return rate;
+  return rate_of(bytes, std::max<Duration>(now - stage_since_, std::chrono::microseconds(1)));
 }
 
 Result<bool> ProbeMachine::advance_rates(TimePoint now) {

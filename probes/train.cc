@@ -41,7 +41,7 @@ void TrainSender::start(std::uint32_t train, std::span<const Rank> targets, Rank
   train_ = train;
   limits_ = limits;
   window_max_ = std::max(window_max, 2U);
-  sent_ = delivered_ = 0;
+  sent_ = delivered_ = delivered_bytes_ = 0;
   started_ = stopped_at_ = now;
   for (const Rank rank : targets) {
     if (rank == self) continue;
@@ -140,7 +140,8 @@ void TrainSender::on_ack(const ProbePacket& ack, const ProbeIo& io, TimePoint no
   if (ack.count > target.delivered) {
     delivered_ += ack.count - target.delivered;
     target.delivered = ack.count;
-    curve_.add(now, io.wire_bytes(delivered_));
+    delivered_bytes_ = io.wire_bytes(delivered_);
+    curve_.add(now, delivered_bytes_);
   }
   if (ack.sequence > target.passed) {
     const std::uint32_t newly = ack.sequence - target.passed;

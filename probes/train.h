@@ -39,8 +39,10 @@ class TrainSender {
   bool finished() const noexcept { return stopped_ && unconfirmed_ == 0; }
   /// A target that has not, for an error's text.
   std::optional<Rank> silent_target() const noexcept;
-  /// Rate at which frames arrived at the targets, all together; 0 if none did.
+  /// Rate at which frames arrived at the targets, all together; 0 as TrainReceiver's.
   Kbps delivered_rate() const noexcept;
+  /// Of all frames that arrived, headers of the network included.
+  std::uint64_t delivered_bytes() const noexcept { return delivered_bytes_; }
 
  private:
   struct Target {
@@ -70,7 +72,7 @@ class TrainSender {
   ArrivalCurve curve_;
   TrainLimits limits_;
   std::uint32_t train_ = 0, window_max_ = 0;
-  std::uint64_t sent_ = 0, delivered_ = 0;
+  std::uint64_t sent_ = 0, delivered_ = 0, delivered_bytes_ = 0;
   std::size_t turn_ = 0, unconfirmed_ = 0;
   TimePoint started_{}, stopped_at_{};
   bool stopped_ = true;
@@ -88,8 +90,11 @@ class TrainReceiver {
 
   bool finished() const noexcept { return fins_missing_ == 0; }
   std::optional<Rank> silent_sender() const noexcept;
-  /// Rate at which frames arrived while all senders were sending; 0 if nothing came.
+  /// Rate at which frames arrived while all senders were sending; 0 if nothing came, or all of it
+  /// at one instant, as a reader sees it that was kept from running for as long as the train took.
   Kbps arrival_rate() const noexcept;
+  /// Of all frames that came, headers of the network included.
+  std::uint64_t arrived_bytes() const noexcept { return arrived_bytes_; }
 
  private:
   struct Source {
