@@ -2,7 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -38,6 +40,20 @@ class ProgressTeller {
   Worker& worker_;
   std::chrono::steady_clock::time_point next_{};
 };
+
+/// A rank that does fewer rounds than the others would leave them waiting for it.
+Result<void> agree_on_rounds(Worker& worker, std::uint32_t rounds) {
+  const std::array<double, 2> own{static_cast<double>(rounds),
+                                  static_cast<double>(rounds) * static_cast<double>(rounds)};
+  const auto mean = worker.mean_of(own, "rounds");
+  if (!mean) return mean.error();
+  // No spread: the mean of the squares is the square of the mean.
+  const bool equal = std::abs((*mean)[0] - own[0]) < 1e-9 * own[0] &&
+                     std::abs((*mean)[1] - own[1]) < 1e-9 * own[1];
+  if (equal) return {};
+  return bad_input("--rounds: rank " + std::to_string(worker.rank()) + " does " +
+                   std::to_string(rounds) + ", but others do not; give all ranks the same number");
+}
 
 Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
                               std::span<float> parameters) {
@@ -111,6 +127,7 @@ Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   auto worker = Worker::join(worker_config(options, place, std::move(links).value()));
   if (!worker) return std::move(worker).error();
   if (auto ok = (*worker)->add_parameters(*parameters); !ok) return ok.error();
+  if (auto ok = agree_on_rounds(**worker, options.rounds); !ok) return ok.error();
   auto result = run_rounds(**worker, options, *parameters);
   if (!result) return std::move(result).error();
   if (!options.dump_folder.empty()) {

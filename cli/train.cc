@@ -123,7 +123,7 @@ void add_train(CLI::App& app, int& exit_status) {
       ->delimiter(',');
   sub->add_option("--json", command->options.job.json,
                   "Write the result to this file (`-`: standard output)");
-  sub->add_option("--plot", command->plot_file, "Write accuracy by round and by time as SVG");
+  sub->add_option("--plot", command->plot_file, "Write accuracy by step and by time as SVG");
   sub->footer(
       "The result stands beside a single process that does as many steps on as many samples\n"
       "(batches of all workers together), and workers that never talk.\n\n"

@@ -68,7 +68,7 @@ bool has_snapshot(std::uint32_t epoch, std::uint32_t epochs) noexcept {
 
 Bytes encode(const Snapshot& snapshot) {
   WireWriter out;
-  out.put(kSnapshotFormat).put(snapshot.epoch).put(snapshot.steps);
+  out.put(kSnapshotFormat).put(snapshot.epoch).put(snapshot.steps).put(snapshot.rounds);
   put_double(out, snapshot.seconds);
   put_list(out, snapshot.parameters,
            [&](float value) { out.put(std::bit_cast<std::uint32_t>(value)); });
@@ -97,6 +97,7 @@ Result<Snapshot> decode_snapshot(std::span<const std::byte> bytes) {
   Snapshot snapshot;
   snapshot.epoch = in.integer<std::uint32_t>();
   snapshot.steps = in.integer<std::uint32_t>();
+  snapshot.rounds = in.integer<std::uint32_t>();
   snapshot.seconds = in.real();
   snapshot.parameters =
       in.list<float>(4, [&] { return std::bit_cast<float>(in.integer<std::uint32_t>()); });

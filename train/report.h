@@ -24,9 +24,10 @@ bool has_snapshot(std::uint32_t epoch, std::uint32_t epochs) noexcept;
 
 /// A rank's own model after an epoch.
 struct Snapshot {
-  std::uint32_t epoch = 0;  ///< Counted from 1; 0 = before training.
-  std::uint32_t steps = 0;  ///< Own steps done so far.
-  double seconds = 0.0;     ///< Time of training so far, publishing excluded.
+  std::uint32_t epoch = 0;   ///< Counted from 1; 0 = before training.
+  std::uint32_t steps = 0;   ///< Own steps done so far.
+  std::uint32_t rounds = 0;  ///< Rounds closed so far.
+  double seconds = 0.0;      ///< Time of training so far, publishing excluded.
   std::vector<float> parameters;
 };
 

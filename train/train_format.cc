@@ -14,7 +14,7 @@ nlohmann::ordered_json curve_json(const std::vector<CurvePoint>& curve) {
   for (const CurvePoint& point : curve) {
     points.push_back(
         {{"epoch", point.epoch},
-         {"rounds", point.steps},
+         {"rounds", point.rounds},
          {"steps", point.steps},
          {"seconds", point.seconds},
          {"accuracy", point.accuracy},

@@ -120,7 +120,8 @@ std::vector<CurvePoint> reference_curve(const TrainTask& task, std::uint32_t sha
         std::chrono::duration<double>(paused - begin - judging).count() / sharers;
     std::vector<Snapshot> snapshots;
     for (const auto& model : models) {
-      snapshots.push_back({epoch, epoch * task.rounds_per_epoch(), seconds, model});
+      const auto steps = epoch * task.rounds_per_epoch();
+      snapshots.push_back({epoch, steps, steps, seconds, model});
     }
     curve.push_back(judge_epoch(judge, snapshots));
     judging += Timer::now() - paused;
@@ -137,6 +138,7 @@ CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
   CurvePoint point;
   point.epoch = snapshots[0].epoch;
   point.steps = snapshots[0].steps;
+  point.rounds = snapshots[0].rounds;
   point.worker_min = 1.0;
   std::vector<std::vector<float>> models;
   for (const Snapshot& snapshot : snapshots) {

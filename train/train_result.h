@@ -22,6 +22,7 @@ namespace selmcast {
 struct CurvePoint {
   std::uint32_t epoch = 0;
   std::uint32_t steps = 0;   ///< Of each worker.
+  std::uint32_t rounds = 0;  ///< Closed by the first of them.
   double seconds = 0.0;      ///< Of training, up to here; of the slowest rank.
   double accuracy = 0.0;     ///< Of the average of the models.
   double loss = 0.0;         ///< Of the average of the models.

@@ -107,7 +107,8 @@ class RankTraining {
   }
 
   Result<void> publish_snapshot(std::uint32_t epoch) {
-    const Bytes bytes = encode(Snapshot{epoch, steps_, seconds_, parameters_});
+    const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
+    const Bytes bytes = encode(Snapshot{epoch, steps_, rounds, seconds_, parameters_});
     const auto now = Timer::now();
     if (now >= next_progress_) {
       next_progress_ = now + kProgressPeriod;

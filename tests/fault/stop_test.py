@@ -43,6 +43,24 @@ class Stopped(unittest.TestCase):
     def test_shm(self):
         self.stop_one("shm", 3)
 
+    def test_before_the_first_round(self):
+        # The others give up by their deadlines; the launcher must not wait for the stopped one.
+        with tempfile.TemporaryDirectory(prefix="selmcast-stop-") as folder:
+            job = kill_test.start_job("shm", folder)
+            while 2 not in kill_test.children_of(job.pid):
+                self.assertIsNone(job.poll())
+            pids = kill_test.children_of(job.pid)
+            os.kill(pids[2], signal.SIGSTOP)
+            try:
+                output, errors = job.communicate(timeout=12 * kill_test.TIMEOUT)
+            finally:
+                job.kill()
+            self.assertEqual(job.returncode, 1, errors)
+            self.assertEqual(output, "")
+            self.assertIn("rank 2", errors.splitlines()[-1])
+            self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
+            self.assertEqual(kill_test.leftovers(folder), [])
+
     def test_uring_also_when_it_is_the_publisher(self):
         self.stop_one("uring", 0)
 

@@ -130,7 +130,7 @@ Result<Listener> listen_tcp(const StoreAddress& at) {
   }
   if (code == EADDRINUSE) {
     return bad_input(to_string(at) + ": port " + std::to_string(at.port) +
-                     " is in use; choose another port or 0");
+                     " is in use; choose another port");
   }
   if (code == EADDRNOTAVAIL) {
     return bad_input(to_string(at) + ": '" + at.host + "' is not an address of this machine");

@@ -163,7 +163,7 @@ TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
   const TrainTask task = digits_task(small_options());
   LiveCurve curve(task);
   const auto snapshot = [&](std::uint32_t epoch) {
-    return encode(Snapshot{epoch, epoch * 11, 0.5, task.initial_parameters()});
+    return encode(Snapshot{epoch, epoch * 11, epoch * 11, 0.5, task.initial_parameters()});
   };
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_FALSE(curve.take(std::string(rank) + "/progress", snapshot(1)));
