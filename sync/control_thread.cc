@@ -69,7 +69,7 @@ void ControlThread::run_task() {
   if (outcome_) changed_.notify_all();
 }
 
-Result<void> ControlThread::run_until(Task task, Duration timeout, std::string what) {
+Result<void> ControlThread::run_until(Task task, Duration timeout, const std::string& what) {
   std::unique_lock lock(mutex_);
   if (engine_.failed()) return engine_.error();
   task_ = std::move(task);

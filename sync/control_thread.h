@@ -22,9 +22,10 @@ class ControlThread {
 
   /// Runs `task` on the control thread again and again until it returns a value, and returns that.
   /// Gives up after `timeout` with an error that says "<what>", or at once when the engine failed.
-  /// Any thread but the control thread; one call at a time.
+  /// `what` is read then, so the task may have written to it. Any thread but the control thread;
+  /// one call at a time.
   using Task = std::function<std::optional<Result<void>>(Rendezvous&, const ViewAgent&)>;
-  Result<void> run_until(Task task, Duration timeout, std::string what);
+  Result<void> run_until(Task task, Duration timeout, const std::string& what);
 
   /// Ends the thread after saying goodbye to the store (or not: then this rank counts as lost).
   void stop(bool goodbye);

@@ -219,6 +219,16 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   return {};
 }
 
+std::string ViewAgent::who_holds_up() {
+  std::string silent;
+  for (const Rank member : open_->view.members) {
+    if (gone_[member] != 0 || store_.try_get(key("ack/" + std::to_string(member)))) continue;
+    silent += (silent.empty() ? "rank " : ", rank ") + std::to_string(member);
+  }
+  if (silent.empty()) return "all ranks acknowledged it, but it was not committed";
+  return silent + " did not acknowledge it";
+}
+
 Result<void> ViewAgent::follow(TimePoint now) {
   if (!open_) {
     const auto proposal = store_.try_get(key("propose"));
@@ -255,8 +265,8 @@ Result<void> ViewAgent::follow(TimePoint now) {
         name() + " waited " +
         std::to_string(
             std::chrono::duration_cast<std::chrono::seconds>(2 * config_.timeout).count()) +
-        " s for the commit of epoch " + std::to_string(epoch_ + 1) +
-        ": another rank does not acknowledge it; see that rank's log");
+        " s for the commit of epoch " + std::to_string(epoch_ + 1) + ": " + who_holds_up() +
+        "; see that rank's log");
   }
   return {};
 }

@@ -62,6 +62,7 @@ class ViewAgent {
   };
 
   Result<void> notice_losses();
+  std::string who_holds_up();
   Result<void> report_suspects(TimePoint now);
   Result<void> evict_suspects(TimePoint now);
   Result<void> propose();

@@ -165,17 +165,20 @@ void JoinedWorker::drive() {
 Result<void> JoinedWorker::barrier(const std::string& key, Bytes value, const std::string& what,
                                    Duration timeout) {
   bool told = false;
+  std::string waits = what;
   return control_->run_until(
       [&](Rendezvous& store, const ViewAgent& agent) -> std::optional<Result<void>> {
         if (!std::exchange(told, true)) {
           if (auto ok = store.put(key + "/" + std::to_string(store.rank()), value); !ok) return ok;
         }
         for (Rank r = 0; r < store.world(); ++r) {
-          if (agent.alive(r) && !store.try_get(key + "/" + std::to_string(r))) return std::nullopt;
+          if (!agent.alive(r) || store.try_get(key + "/" + std::to_string(r))) continue;
+          waits = what + "; rank " + std::to_string(r) + " is missing";
+          return std::nullopt;
         }
         return Result<void>();
       },
-      timeout, what);
+      timeout, waits);
 }
 
 Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values, std::string tag) {
