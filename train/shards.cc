@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/shuffle.h"
 #include "train/dataset.h"
-#include "train/shuffle.h"
 
 namespace selmcast {
 namespace {

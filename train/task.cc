@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "train/shuffle.h"
+#include "base/shuffle.h"
 
 namespace selmcast {
 namespace {

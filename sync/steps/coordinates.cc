@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "base/check.h"
+#include "base/shuffle.h"
 
 namespace selmcast {
 
@@ -42,9 +42,7 @@ void SlimCoordinates::restart(std::uint64_t seed) {
 }
 
 void SlimCoordinates::reshuffle() {
-  for (std::uint32_t i = elements_; i > 1; --i) {
-    std::swap(order_[i - 1], order_[random_.below(i)]);
-  }
+  shuffle(order_, random_);
   at_ = 0;
 }
 
