@@ -28,13 +28,13 @@ void push_to_post(benchmark::State& state) {
   if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
   SendSession session(**port, {.shape = kShape, .wire_overhead_bytes = 42});
   const std::vector<std::byte> stream(kShape.bytes, std::byte{1});
-  const std::vector<LaneSpec> lanes{{(*port)->destination(1), {1}, false}};
+  const std::vector<LaneSpec> lanes{{(*port)->destination(1), {1}, false, {}}};
   std::array<Completion, 64> done{};
   TimePoint now{};
   std::uint32_t round = 0;
   for (auto _ : state) {
     ++round;
-    session.begin(now, 0, round, stream.data(), 0, lanes, 1'000'000'000'000);
+    session.begin(now, 0, round, stream, 0, lanes, 1'000'000'000'000);
     session.on_control({.kind = FrameKind::credit,
                         .job = kJob,
                         .sender = 1,
@@ -84,7 +84,7 @@ void receive_to_accumulate(benchmark::State& state) {
                     .length = kPayload},
                    frame.subspan(kFrameHeaderBytes), frame.data());
     }
-    session.begin(now, 0, round, senders);
+    session.begin(now, 0, round, senders, kShape.bytes);
     state.ResumeTiming();
     accumulator.begin();
     std::uint32_t merged = 0;

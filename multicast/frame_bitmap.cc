@@ -34,13 +34,17 @@ void FrameBitmap::resize(std::uint32_t frames) {
   clear();
 }
 
-void FrameBitmap::clear() noexcept {
+void FrameBitmap::begin(std::uint32_t first, std::uint32_t end) noexcept {
+  SELMCAST_CHECK(first <= end && end <= frames_, "frames beyond the bitmap");
   std::fill(words_.begin(), words_.end(), 0);
-  present_ = horizon_ = first_gap_hint_ = 0;
+  first_ = first;
+  end_ = end;
+  present_ = 0;
+  horizon_ = first_gap_hint_ = first;
 }
 
 bool FrameBitmap::insert(std::uint32_t frame) noexcept {
-  SELMCAST_CHECK(frame < frames_, "frame number beyond the bitmap");
+  SELMCAST_CHECK(frame >= first_ && frame < end_, "not a frame that counts");
   std::uint64_t& word = words_[frame / kWordBits];
   const std::uint64_t bit = std::uint64_t{1} << (frame % kWordBits);
   if ((word & bit) != 0) return false;
@@ -56,14 +60,14 @@ bool FrameBitmap::contains(std::uint32_t frame) const noexcept {
 }
 
 std::uint32_t FrameBitmap::first_gap() noexcept {
-  // Frames are only ever added, so everything below the hint stays present until clear().
-  first_gap_hint_ = find_bit(words_, first_gap_hint_, frames_, false);
+  // Frames are only ever added, so everything below the hint stays present until begin().
+  first_gap_hint_ = find_bit(words_, first_gap_hint_, end_, false);
   return first_gap_hint_;
 }
 
 std::size_t FrameBitmap::gaps_between(std::uint32_t begin, std::uint32_t end,
                                       std::span<NackRange> out) noexcept {
-  end = std::min(end, frames_);
+  end = std::min(end, end_);
   std::size_t found = 0;
   std::uint32_t from = find_bit(words_, begin, end, false);
   while (from < end && found < out.size()) {

@@ -1,6 +1,7 @@
 // One bit per frame of a round from one sender: what has arrived, what is missing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -14,16 +15,19 @@ class FrameBitmap {
  public:
   /// Room for `frames` frames, all absent. Allocates; set-up only.
   void resize(std::uint32_t frames);
-  /// All absent again. O(frames / 64).
-  void clear() noexcept;
+  /// From now on only frames [first, end) count, all absent again; end <= frames(). O(frames / 64).
+  void begin(std::uint32_t first, std::uint32_t end) noexcept;
+  void clear() noexcept { begin(0, frames_); }
 
   std::uint32_t frames() const noexcept { return frames_; }
   std::uint32_t present() const noexcept { return present_; }
-  bool complete() const noexcept { return present_ == frames_; }
-  /// One past the highest frame present; 0 when none is.
+  bool complete() const noexcept { return present_ == end_ - first_; }
+  /// One past the highest frame present; the first that counts when none is.
   std::uint32_t horizon() const noexcept { return horizon_; }
+  /// Every frame that counts and lies below `end` is present.
+  bool whole_below(std::uint32_t end) noexcept { return first_gap() >= std::min(end, end_); }
 
-  /// Marks a frame; false if it was present already. frame < frames().
+  /// Marks a frame; false if it was present already. It must be one that counts.
   bool insert(std::uint32_t frame) noexcept;
   bool contains(std::uint32_t frame) const noexcept;
 
@@ -33,12 +37,13 @@ class FrameBitmap {
                            std::span<NackRange> out) noexcept;
   /// The same from the first gap on: amortised O(new words), as it remembers the first gap.
   std::size_t gaps_below(std::uint32_t end, std::span<NackRange> out) noexcept;
-  /// Lowest absent frame; frames() when complete.
+  /// Lowest absent frame that counts; the end when complete.
   std::uint32_t first_gap() noexcept;
 
  private:
   std::vector<std::uint64_t> words_;
-  std::uint32_t frames_ = 0, present_ = 0, horizon_ = 0, first_gap_hint_ = 0;
+  std::uint32_t frames_ = 0, first_ = 0, end_ = 0;
+  std::uint32_t present_ = 0, horizon_ = 0, first_gap_hint_ = 0;
 };
 
 }  // namespace selmcast

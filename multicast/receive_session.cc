@@ -22,6 +22,7 @@ constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
     : port_(port),
       settings_(settings),
+      shape_(settings.shape),
       epoch_(settings.epoch),
       sources_(settings.senders_max),
       source_index_(port.world(), kNoSource),
@@ -33,7 +34,10 @@ ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
 }
 
 void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
-                           std::span<const Rank> senders) noexcept {
+                           std::span<const Rank> senders, std::uint64_t bytes,
+                           std::span<const Shard> shards) noexcept {
+  SELMCAST_CHECK(bytes <= settings_.shape.bytes, "a round of at most the stream");
+  shape_.bytes = bytes;
   epoch_ = epoch;
   round_ = round;
   begun_ = true;
@@ -44,17 +48,18 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   const std::uint64_t share =
       std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders.size(), 1),
                               settings_.sender_window_bytes) /
-      (settings_.shape.frame_payload + kFrameHeaderBytes);
+      (shape_.frame_payload + kFrameHeaderBytes);
   window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
     auto& source = sources_[s];
     source_index_[senders[s]] = static_cast<std::uint16_t>(s);
     source.rank = senders[s];
-    source.bitmap.clear();
+    source.range = shape_.range_of(shards.empty() ? Shard() : shards[s]);
+    source.bitmap.begin(source.range.first, source.range.end);
     source.digest = source.tail_digest = 0;
     source.tail_final = source.credit_due = false;
-    source.tail_end = source.credit = source.nacked_end = 0;
+    source.tail_end = source.credit = source.nacked_end = source.range.first;
     source.nack_at = source.again_at = kNever;
     source.patience = kPatienceFirst;
     source.last_heard = source.last_progress = now;
@@ -98,14 +103,13 @@ void ReceiveSession::drop(Rank rank) noexcept {
 }
 
 void ReceiveSession::grant(Source& source, TimePoint now) noexcept {
-  const std::uint32_t frames = settings_.shape.frames();
+  const std::uint32_t frames = source.range.end;
   const std::uint32_t limit = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       frames, std::uint64_t{std::max(source.bitmap.horizon(), source.tail_end)} + window_frames_));
-  const FrameHeader header{
-      .kind = FrameKind::credit,
-      .epoch = epoch_,
-      .round = round_,
-      .offset = limit == frames ? settings_.shape.bytes : settings_.shape.offset_of(limit)};
+  const FrameHeader header{.kind = FrameKind::credit,
+                           .epoch = epoch_,
+                           .round = round_,
+                           .offset = std::min(shape_.offset_of(limit), shape_.bytes)};
   source.credit_due = !port_.send_control(source.rank, header, {});
   if (!source.credit_due) source.credit = limit;
   source.next_credit = now + kCreditRepeat;
@@ -113,7 +117,7 @@ void ReceiveSession::grant(Source& source, TimePoint now) noexcept {
 
 Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::byte> payload,
                                 TimePoint now) noexcept {
-  const auto& shape = settings_.shape;
+  const auto& shape = shape_;
   if (!begun_ || header.epoch != epoch_ || header.round != round_) {
     ++counters_.stale;
     return Verdict::stale;
@@ -130,11 +134,15 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
     ++counters_.malformed;
     return Verdict::malformed;
   }
+  const std::uint32_t frame = shape.frame_at(header.offset);
+  if (frame < source->range.first || frame >= source->range.end) {
+    ++counters_.malformed;
+    return Verdict::malformed;
+  }
   if (settings_.loss > 0 && loss_.chance(settings_.loss)) {
     ++counters_.dropped;
     return Verdict::dropped;
   }
-  const std::uint32_t frame = shape.frame_at(header.offset);
   if (!source->bitmap.insert(frame)) {
     ++counters_.duplicates;
     return Verdict::duplicate;
@@ -147,8 +155,8 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
     source->again_at = now + source->patience;
   }
   const std::uint32_t horizon = source->bitmap.horizon();
-  if (source->bitmap.present() != horizon) notice_gaps(*source, now);
-  if (source->credit < shape.frames() && source->credit < horizon + window_frames_ / 2 + 1) {
+  if (!source->bitmap.whole_below(horizon)) notice_gaps(*source, now);
+  if (source->credit < source->range.end && source->credit < horizon + window_frames_ / 2 + 1) {
     source->credit_due = true;
     wake_at(now);
   }
@@ -246,15 +254,14 @@ void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::
     return;
   }
   if (source == nullptr || source->state != SenderState::hearing) return answer_old_tail(header);
-  const auto& shape = settings_.shape;
   source->tail_end =
-      std::max(source->tail_end, std::min(shape.frame_at(header.offset), shape.frames()));
+      std::max(source->tail_end, std::min(shape_.frame_at(header.offset), source->range.end));
   if ((header.flags & frame_flag::kFinal) != 0) {
     source->tail_final = true;
     source->tail_digest = load_le<std::uint64_t>(payload.data());
-    source->tail_end = shape.frames();
+    source->tail_end = source->range.end;
   }
-  if (source->bitmap.present() < source->tail_end) {
+  if (!source->bitmap.whole_below(source->tail_end)) {
     notice_gaps(*source, now);
     if (source->again_at == kNever && source->nack_at == kNever) {
       source->again_at = now + source->patience;

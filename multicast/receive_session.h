@@ -58,9 +58,11 @@ class ReceiveSession {
  public:
   ReceiveSession(FramePort& port, const ReceiveSettings& settings);
 
-  /// Opens a round: grants the first credit to each sender that is not dropped.
-  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
-             std::span<const Rank> senders) noexcept;
+  /// Opens a round of `bytes` bytes, at most the settings' (the sender's round has as many): grants
+  /// the first credit to each sender that is not dropped. `shards` says which part of the round's
+  /// bytes each sender sends; empty = all of them.
+  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, std::span<const Rank> senders,
+             std::uint64_t bytes, std::span<const Shard> shards = {}) noexcept;
 
   /// A checked data frame. On `fresh` the caller merges the payload before anything else.
   Verdict on_data(const FrameHeader& header, std::span<const std::byte> payload,
@@ -86,6 +88,7 @@ class ReceiveSession {
   struct Source {
     Rank rank = 0;
     SenderState state = SenderState::none;
+    FrameRange range;  ///< What it sends.
     FrameBitmap bitmap;
     std::uint64_t digest = 0, tail_digest = 0;
     bool tail_final = false;
@@ -114,6 +117,7 @@ class ReceiveSession {
 
   FramePort& port_;
   ReceiveSettings settings_;
+  StreamShape shape_;  ///< Of the round.
   std::uint32_t epoch_ = 0, round_ = 0;
   bool begun_ = false;
   std::uint32_t window_frames_ = 1;  ///< Per sender, this round.

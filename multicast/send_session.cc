@@ -26,30 +26,39 @@ bool settled(ReceiverState s) noexcept {
 }  // namespace
 
 SendSession::SendSession(FramePort& port, const SendSettings& settings)
-    : port_(port), settings_(settings), peers_(port.world()), lanes_(settings.lanes_max) {
+    : port_(port),
+      settings_(settings),
+      shape_(settings.shape),
+      peers_(port.world()),
+      lanes_(settings.lanes_max) {
   for (auto& lane : lanes_) {
     lane.repairs.resize(settings.shape.frames(), port.world());  // set-up:
   }
 }
 
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
-                        const std::byte* data, RegionId region, std::span<const LaneSpec> lanes,
-                        Kbps wire_kbps) noexcept {
+                        std::span<const std::byte> data, RegionId region,
+                        std::span<const LaneSpec> lanes, Kbps wire_kbps) noexcept {
+  SELMCAST_CHECK(data.size() <= settings_.shape.bytes, "a round of at most the stream");
+  shape_.bytes = data.size();
   begun_ = true;
   epoch_ = epoch;
   round_ = round;
-  data_ = data;
+  data_ = data.data();
   region_ = region;
   wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
-  digest_ = 0;
-  digest_frames_ = 0;
   unsettled_ = 0;
   lane_count_ = lanes.size();
   for (auto& peer : peers_) peer.state = ReceiverState::none;
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
-    lane.next_frame = lane.live = 0;
+    lane.range = shape_.range_of(lane.spec->shard);
+    lane.digest_lane = 0;
+    while (lanes_[lane.digest_lane].range != lane.range) ++lane.digest_lane;
+    lane.digest = 0;
+    lane.next_frame = lane.digest_end = lane.range.first;
+    lane.live = 0;
     // What the round before posted last may still be on its way at the planned rate.
     lane.next_send = std::max(lane.next_send, now);
     lane.next_repair = now;
@@ -61,9 +70,9 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
       peer.lane = static_cast<std::uint32_t>(l);
       if (peer.credit_round != round) {
         peer.credit_round = round;
-        peer.credit_frames = 0;
+        peer.credit_bytes = 0;
       }
-      if (peer.credit_frames > 0) peer.state = ReceiverState::active;
+      if (peer.credit_bytes > 0) peer.state = ReceiverState::active;
       peer.first_missing = 0;
       peer.final_tail_sent = false;
       peer.last_heard = peer.last_progress = now;
@@ -93,11 +102,9 @@ void SendSession::settle(Rank rank, ReceiverState state) noexcept {
 
 void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
-  const auto& shape = settings_.shape;
-  const std::uint32_t frames = std::min(shape.frame_at(header.offset), shape.frames());
   const bool ahead = !begun_ || header.round > round_;
   const bool news = header.round > peer.credit_round ||
-                    (header.round == peer.credit_round && frames > peer.credit_frames);
+                    (header.round == peer.credit_round && header.offset > peer.credit_bytes);
   if (ahead || !news) {
     // The receiver waits and asks: it must not take this rank for dead.
     port_.send_control(
@@ -107,7 +114,7 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   if (!news) return;
   // Credit that comes before begin() is kept until its round.
   peer.credit_round = header.round;
-  peer.credit_frames = frames;
+  peer.credit_bytes = header.offset;
   if (header.round != round_ || settled(peer.state)) return;
   peer.state = ReceiverState::active;
   peer.last_progress = now;
@@ -120,11 +127,12 @@ void SendSession::on_nack(Rank rank, std::span<const std::byte> payload, TimePoi
   auto& peer = peers_[rank];
   auto& lane = lanes_[peer.lane];
   std::array<NackRange, kNackRangesMax> ranges;
-  const int count = parse_nack(payload, settings_.shape.frames(), ranges);
+  const int count = parse_nack(payload, shape_.frames(), ranges);
   for (int i = 0; i < count; ++i) {
     auto range = ranges[static_cast<std::size_t>(i)];
     if (range.first >= lane.next_frame) continue;  // Not sent yet: it will come by itself.
     range.count = std::min(range.count, lane.next_frame - range.first);
+    if (range.first < lane.range.first) continue;  // Never was of this lane: a broken receiver.
     lane.repairs.request(rank, range);
   }
   if (count > 0 && ranges[0].first > peer.first_missing) {
@@ -150,32 +158,36 @@ void SendSession::on_control(const FrameHeader& header, std::span<const std::byt
 }
 
 Duration SendSession::wire_time(std::uint32_t first, std::uint32_t count) const noexcept {
-  const auto& shape = settings_.shape;
+  const auto& shape = shape_;
   const std::uint64_t payload =
       std::min(shape.offset_of(first + count), shape.bytes) - shape.offset_of(first);
   const std::uint64_t around = kFrameHeaderBytes + settings_.wire_overhead_bytes;
   return transmission_time(payload + count * around, wire_kbps_);
 }
 
+std::uint32_t SendSession::credit_of(const Peer& peer) const noexcept {
+  return std::min(shape_.frame_at(peer.credit_bytes), shape_.frames());
+}
+
 std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
-  std::uint32_t credit = settings_.shape.frames();
+  std::uint32_t credit = lane.range.end;
   for (const Rank rank : lane.spec->receivers) {
     const auto& peer = peers_[rank];
-    if (!settled(peer.state)) credit = std::min(credit, peer.credit_frames);
+    if (!settled(peer.state)) credit = std::min(credit, credit_of(peer));
   }
   return credit;
 }
 
-void SendSession::extend_digest(std::uint32_t end) noexcept {
-  for (; digest_frames_ < end; ++digest_frames_) {
-    const std::uint64_t offset = settings_.shape.offset_of(digest_frames_);
-    digest_ += frame_digest(offset, {data_ + offset, settings_.shape.length_of(digest_frames_)});
+void SendSession::extend_digest(Lane& lane, std::uint32_t end) noexcept {
+  for (; lane.digest_end < end; ++lane.digest_end) {
+    const std::uint64_t offset = shape_.offset_of(lane.digest_end);
+    lane.digest += frame_digest(offset, {data_ + offset, shape_.length_of(lane.digest_end)});
   }
 }
 
 std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
-  const auto& shape = settings_.shape;
-  if (lane.live == 0 || lane.next_frame >= shape.frames()) return 0;
+  const auto& shape = shape_;
+  if (lane.live == 0 || lane.next_frame >= lane.range.end) return 0;
   const std::uint32_t credit = credit_of(lane);
   std::uint32_t sent = 0;
   while (lane.next_frame < credit && lane.next_send <= now) {
@@ -183,7 +195,7 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
     const std::uint16_t flags = lane.spec->patch ? frame_flag::kPatch : std::uint16_t{0};
     const FrameRun run{epoch_, round_, 0, flags, lane.next_frame, count, data_, region_};
     if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
-    extend_digest(lane.next_frame + count);
+    extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
     lane.next_send = std::max(lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
     lane.next_frame += count;
     sent += count;
@@ -193,7 +205,7 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
 }
 
 std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
-  const bool fresh_left = lane.next_frame < settings_.shape.frames();
+  const bool fresh_left = lane.next_frame < lane.range.end;
   std::uint32_t sent = 0;
   while (!lane.repairs.empty() && lane.next_repair <= now && port_.data_slot_free()) {
     const auto run = lane.repairs.take(settings_.shape.chunk_frames);
@@ -203,7 +215,7 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     const FrameRun frames{epoch_,     round_,     0,     frame_flag::kRepair,
                           run->first, run->count, data_, region_};
     // Cannot be refused: a slot is free, and nothing else lets it say no.
-    static_cast<void>(port_.send_frames(to, settings_.shape, frames));
+    static_cast<void>(port_.send_frames(to, shape_, frames));
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair =
         std::max(lane.next_repair, now - kCatchUp) + wire_time(run->first, run->count) * share;
@@ -214,15 +226,14 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
 }
 
 void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept {
-  const bool final = lane.next_frame == settings_.shape.frames();
-  const FrameHeader header{
-      .kind = FrameKind::tail,
-      .epoch = epoch_,
-      .round = round_,
-      .offset = std::min(settings_.shape.offset_of(lane.next_frame), settings_.shape.bytes),
-      .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
+  const bool final = lane.next_frame == lane.range.end;
+  const FrameHeader header{.kind = FrameKind::tail,
+                           .epoch = epoch_,
+                           .round = round_,
+                           .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
+                           .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
   std::array<std::byte, 8> payload;
-  store_le(payload.data(), final ? digest_ : 0);
+  store_le(payload.data(), final ? lanes_[lane.digest_lane].digest : 0);
   if (!port_.send_control(rank, header, payload)) {
     wake_at(now + microseconds(100));
     return;
@@ -236,11 +247,11 @@ void SendSession::send_tails(TimePoint now) noexcept {
   for (std::size_t l = 0; l < lane_count_; ++l) {
     const Lane& lane = lanes_[l];
     if (lane.live == 0) continue;
-    const bool finished = lane.next_frame == settings_.shape.frames();
+    const bool finished = lane.next_frame == lane.range.end;
     for (const Rank rank : lane.spec->receivers) {
       auto& peer = peers_[rank];
       if (settled(peer.state)) continue;
-      const bool stalled = !finished && lane.next_frame >= peer.credit_frames;
+      const bool stalled = !finished && lane.next_frame >= credit_of(peer);
       if (finished && !peer.final_tail_sent) {
         peer.last_progress = peer.next_tail = now;
       } else if (!finished && !stalled) {

@@ -23,6 +23,7 @@ struct LaneSpec {
   Destination destination;
   std::vector<Rank> receivers;
   bool patch = false;
+  Shard shard = {};  ///< What of the round's bytes goes this way.
 };
 
 struct SendSettings {
@@ -48,10 +49,12 @@ class SendSession {
  public:
   SendSession(FramePort& port, const SendSettings& settings);
 
-  /// Starts a round. `data` is the whole stream, registered as `region`; it must not change until
-  /// done(). `lanes` must stay valid until then. `wire_kbps` paces each lane.
-  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, const std::byte* data,
-             RegionId region, std::span<const LaneSpec> lanes, Kbps wire_kbps) noexcept;
+  /// Starts a round. `data` is what it sends, at most as much as the settings' stream and within
+  /// what is registered as `region`; it must not change until done(). `lanes` must stay valid until
+  /// then. `wire_kbps` paces each lane.
+  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
+             std::span<const std::byte> data, RegionId region, std::span<const LaneSpec> lanes,
+             Kbps wire_kbps) noexcept;
 
   /// A checked CREDIT, NACK or ACK frame of any epoch and round.
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
@@ -76,7 +79,7 @@ class SendSession {
     bool dropped = false;
     std::uint32_t lane = 0;
     std::uint32_t credit_round = 0;
-    std::uint32_t credit_frames = 0;  ///< Frames [0, credit_frames) of that round may be sent.
+    std::uint64_t credit_bytes = 0;   ///< Bytes [0, credit_bytes) of that round may be sent.
     std::uint32_t first_missing = 0;  ///< By its latest NACK.
     bool final_tail_sent = false;
     TimePoint last_heard{}, last_progress{}, next_tail{};
@@ -84,8 +87,13 @@ class SendSession {
   };
   struct Lane {
     const LaneSpec* spec = nullptr;
+    FrameRange range;
     std::uint32_t next_frame = 0;
     std::uint32_t live = 0;  ///< Receivers not settled.
+    std::uint32_t digest_lane =
+        0;                     ///< The first one with the same range: its digest is this one's.
+    std::uint64_t digest = 0;  ///< Over frames [range.first, digest_end).
+    std::uint32_t digest_end = 0;
     TimePoint next_send{}, next_repair{};
     RepairQueue repairs;
   };
@@ -99,12 +107,14 @@ class SendSession {
   void send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept;
   void check_deadlines(TimePoint now) noexcept;
   void settle(Rank rank, ReceiverState state) noexcept;
-  void extend_digest(std::uint32_t end) noexcept;
+  void extend_digest(Lane& lane, std::uint32_t end) noexcept;
+  std::uint32_t credit_of(const Peer& peer) const noexcept;
   Duration wire_time(std::uint32_t first, std::uint32_t count) const noexcept;
   void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
 
   FramePort& port_;
   SendSettings settings_;
+  StreamShape shape_;  ///< Of the round.
   bool begun_ = false;
   std::uint32_t epoch_ = 0, round_ = 0;
   const std::byte* data_ = nullptr;
@@ -114,8 +124,6 @@ class SendSession {
   std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
   std::size_t lane_count_ = 0;
   std::uint32_t unsettled_ = 0;
-  std::uint64_t digest_ = 0;  ///< Over frames [0, digest_frames_).
-  std::uint32_t digest_frames_ = 0;
   TimePoint next_timer_ = kNever;
 };
 

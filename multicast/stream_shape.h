@@ -8,6 +8,22 @@
 
 namespace selmcast {
 
+/// Consecutive frames [first, end).
+struct FrameRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+
+  bool operator==(const FrameRange&) const = default;
+};
+
+/// Part `index` of `of` parts of a stream, cut between frames.
+struct Shard {
+  std::uint32_t index = 0;
+  std::uint32_t of = 1;
+
+  bool operator==(const Shard&) const = default;
+};
+
 /// Frame f holds bytes [f * frame_payload, min(bytes, (f + 1) * frame_payload)): only the last
 /// frame of a stream may be short. A chunk is `chunk_frames` consecutive frames, one send request.
 struct StreamShape {
@@ -17,6 +33,13 @@ struct StreamShape {
 
   std::uint32_t frames() const noexcept {
     return static_cast<std::uint32_t>((bytes + frame_payload - 1) / frame_payload);
+  }
+  /// The parts differ by a frame at most; with more parts than frames some are empty.
+  FrameRange range_of(Shard shard) const noexcept {
+    const auto cut = [&](std::uint64_t index) {
+      return static_cast<std::uint32_t>(index * frames() / shard.of);
+    };
+    return {cut(shard.index), cut(std::uint64_t{shard.index} + 1)};
   }
   std::uint64_t offset_of(std::uint32_t frame) const noexcept {
     return std::uint64_t{frame} * frame_payload;

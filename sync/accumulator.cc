@@ -14,8 +14,9 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
       fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
       counts_(shape.frames()) {}
 
-void Accumulator::begin() noexcept {
-  std::fill(counts_.begin(), counts_.end(), std::uint16_t{0});
+void Accumulator::begin(std::uint64_t bytes) noexcept {
+  shape_.bytes = bytes;
+  std::fill_n(counts_.begin(), shape_.frames(), std::uint16_t{0});
 }
 
 void Accumulator::add(std::uint32_t frame, std::span<const std::byte> payload,

@@ -33,8 +33,9 @@ class Accumulator {
   Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
               WireElement element = WireElement::f32);
 
-  /// Forgets everything. O(frames).
-  void begin() noexcept;
+  /// Forgets everything. The round is of `bytes` bytes, at most the stream's. O(frames).
+  void begin(std::uint64_t bytes) noexcept;
+  void begin() noexcept { begin(shape_.bytes); }
   /// Adds one received frame. `sent` is the start of this rank's stream.
   void add(std::uint32_t frame, std::span<const std::byte> payload, const std::byte* sent) noexcept;
   /// Mixes the sums into the parameters `own`. Frames without a contributor stay as they are.
@@ -45,7 +46,7 @@ class Accumulator {
  private:
   void finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
-  StreamShape shape_;
+  StreamShape shape_;  ///< Of the round.
   MixKind mix_;
   bool deterministic_;
   WireElement element_;

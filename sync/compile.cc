@@ -7,6 +7,7 @@
 #include "sync/program.h"
 #include "sync/schedule.h"
 #include "sync/select/pair_age.h"
+#include "sync/server_program.h"
 
 namespace selmcast {
 namespace {
@@ -21,10 +22,6 @@ std::vector<Rank> ranks_of(const View& view, std::span<const std::uint32_t> memb
 void sort_unique(std::vector<std::uint32_t>& v) {
   std::sort(v.begin(), v.end());
   v.erase(std::unique(v.begin(), v.end()), v.end());
-}
-
-std::uint32_t first_group(const View& view) noexcept {
-  return view.epoch % 2 == 0 ? 0 : kGroupsPerEpoch;
 }
 
 /// Everything but the groups of one member's program.
@@ -245,6 +242,15 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
   if (uses_rows(policy)) {
     if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();
     return row_program(view, *history.rows, *self);
+  }
+  if (policy.route == RouteKind::servers) {
+    auto program = server_program(view, policy, *self);
+    if (!program) return program;
+    // Other groups than in the epoch before: of every server, each other member joins its group.
+    const auto n = static_cast<std::uint32_t>(view.members.size());
+    const auto entries = program->group_entries_max;
+    history.change = {std::min(policy.servers, n) * (n - 1), 0, entries, true};
+    return program;
   }
   if (policy.join_budget > 0) {
     const auto plan = slide_plan_of(view, policy);

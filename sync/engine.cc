@@ -66,8 +66,12 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
 
 // --- application ---------------------------------------------------------------------------------
 
-void Engine::push() noexcept {
-  pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+void Engine::push(Elements part) noexcept {
+  SELMCAST_CHECK(part.count > 0 && part.first + part.count <= parameters_.size(),
+                 "an exchange is of some of the registered parameters");
+  part_ = part;
+  pushed_.store(pushed_.load(std::memory_order_relaxed) + config_.rounds_per_exchange,
+                std::memory_order_release);
   transport_.wake();
 }
 
@@ -184,7 +188,7 @@ void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
 }
 
 LaneSpec Engine::unicast_lane(Rank to, bool patch) const {
-  return LaneSpec{port_->destination(to), {to}, patch};
+  return LaneSpec{port_->destination(to), {to}, patch, {}};
 }
 
 Result<void> Engine::prepare(EpochState& epoch) {
@@ -210,10 +214,11 @@ Result<void> Engine::prepare(EpochState& epoch) {
       const auto id =
           std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == plan.group; });
       SELMCAST_CHECK(id != ids.end(), "the program sends to a group it does not list");
-      lanes.push_back({{Destination::Kind::group, id->second}, plan.receivers, false});
+      lanes.push_back({{Destination::Kind::group, id->second}, plan.receivers, false, {}});
     } else {
       for (const Rank to : plan.receivers) lanes.push_back(unicast_lane(to, false));
     }
+    for (std::size_t i = 0; i < plan.shards.size(); ++i) lanes[i].shard = plan.shards[i];
     for (const Rank to : plan.patches) lanes.push_back(unicast_lane(to, true));
     lanes_max = std::max(lanes_max, lanes.size());
     senders_max = std::max(senders_max, plan.senders.size());

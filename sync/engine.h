@@ -21,11 +21,18 @@
 
 namespace selmcast {
 
+/// Consecutive elements of the registered parameters.
+struct Elements {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
 struct EngineConfig {
   std::uint32_t job = 0;
   Rank self = 0;
   std::uint32_t world = 1;
   MixKind mix = MixKind::average;
+  std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   bool deterministic = false;
   /// How parameters travel; the same on all ranks of the job. f32 is sent in place. The others cost
   /// a pass over the parameters as a round begins and memory of half their size, and save half of
@@ -73,17 +80,21 @@ class Engine {
   /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
   /// share). The memory must outlive the engine.
   Result<void> set_up(std::span<const PeerAddress> peers, std::span<float> parameters);
-  /// Of the stream as it travels: with 16-bit elements half as many bytes as the parameters have.
+  /// Of all parameters as they travel: with 16-bit elements half as many bytes as they have.
   const StreamShape& shape() const noexcept { return shape_; }
 
   // [app]
-  /// Starts the next round with the parameters as they are.
-  void push() noexcept;
-  /// Rounds closed so far; equal to the number of push() calls when idle.
-  std::uint32_t rounds_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-  /// Waits until the pushed round has closed or the engine failed.
+  /// Starts the next exchange with the parameters as they are. Not before the last one has ended.
+  void push() noexcept { push({0, parameters_.size()}); }
+  /// The same with some of the parameters only, the same ones on all ranks of the job.
+  void push(Elements part) noexcept;
+  /// Exchanges that ended so far; equal to the number of push() calls when idle.
+  std::uint32_t exchanges_closed() const noexcept {
+    return closed_.load(std::memory_order_acquire) / config_.rounds_per_exchange;
+  }
+  /// Waits until the pushed exchange has ended or the engine failed.
   Result<RoundReport> wait();
-  /// The report of the round that closed last; valid until the next push().
+  /// The report of the exchange that ended last; valid until the next push().
   const RoundReport& report() const noexcept { return report_; }
 
   // [control]
@@ -136,9 +147,13 @@ class Engine {
   EpochState* epoch_of(std::uint32_t epoch) noexcept;
   // Rounds.
   bool may_begin() const noexcept;
+  bool lacks_server() const noexcept;
   void begin_round(TimePoint now) noexcept;
   void close_round(TimePoint now) noexcept;
+  void replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept;
+  void finish_mix() noexcept;
   void fill_report(TimePoint now) noexcept;
+  void report_peers() noexcept;
   void suspect(Rank rank, const char* why) noexcept;
   void fail_mismatch(Rank bad) noexcept;
   void fail_broken() noexcept;
@@ -149,8 +164,12 @@ class Engine {
   EngineConfig config_;
   StreamShape shape_;
   std::span<float> parameters_;
-  std::vector<std::byte> encoded_;     ///< The parameters as a round sends them; empty with f32.
+  Elements part_;                   ///< Of the exchange; [app] before pushed_, [driver] after it.
+  std::vector<std::byte> encoded_;  ///< The parameters as a round sends them; empty with f32.
   std::span<const std::byte> stream_;  ///< What is sent: encoded_ or, in place, the parameters.
+  // Of the running round:
+  std::span<float> own_;
+  std::span<const std::byte> sent_;
   Region stream_region_;
   std::unique_ptr<FramePort> port_;
   std::unique_ptr<Accumulator> accumulator_;
@@ -170,9 +189,11 @@ class Engine {
   std::uint32_t membership_changes_ = 0;
 
   // Atomics. Writer and reader of each, and what the pair orders:
-  /// [app] release in push() / [driver] acquire: the application's writes to the parameters.
+  /// Rounds. [app] release in push() / [driver] acquire: what the application wrote to the
+  /// parameters and part_.
   std::atomic<std::uint32_t> pushed_{0};
-  /// [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed parameters.
+  /// Rounds. [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed
+  /// parameters.
   std::atomic<std::uint32_t> closed_{0};
   /// The next epoch's program, on its way between [control] and [driver].
   EpochMailbox<EpochState> mailbox_;

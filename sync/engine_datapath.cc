@@ -1,6 +1,7 @@
 // Rounds and frames: what the driver does between set-up and the end.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "sync/engine.h"
 #include "sync/parker.h"
@@ -101,7 +102,8 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     ++transition_frames_;
     return;
   }
-  const auto& senders = current_->plan_of(header.round).senders;
+  const RoundPlan& plan = current_->plan_of(header.round);
+  const auto& senders = plan.senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
     // Around a change of view this rank is, or was until just now, in the groups of both; under a
     // join budget it is in the groups of senders that it hears a round later.
@@ -111,7 +113,36 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     return;
   }
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
-  accumulator_->add(shape_.frame_at(header.offset), frame.payload, stream_.data());
+  if (plan.replaces) return replace(header.offset, frame.payload);
+  accumulator_->add(shape_.frame_at(header.offset), frame.payload, sent_.data());
+}
+
+void Engine::replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept {
+  const auto size = bytes_of(config_.element);
+  kernels::assign(config_.element, own_.data() + offset / size, payload.data(),
+                  payload.size() / size);
+}
+
+void Engine::finish_mix() noexcept {
+  const RoundPlan& plan = current_->plan_of(round_);
+  if (!plan.replaces) return accumulator_->finish(own_.data(), sent_.data());
+  // A server takes its own share as all others read it.
+  if (encoded_.empty() || plan.receivers.empty()) return;
+  StreamShape shape = shape_;
+  shape.bytes = sent_.size();
+  const FrameRange mine = shape.range_of(plan.shards.front());
+  const auto first = std::min(shape.offset_of(mine.first), shape.bytes);
+  const auto end = std::min(shape.offset_of(mine.end), shape.bytes);
+  replace(first, sent_.subspan(first, end - first));
+}
+
+bool Engine::lacks_server() const noexcept {
+  if (closed_.load(std::memory_order_relaxed) % config_.rounds_per_exchange != 0) return false;
+  const auto& servers = current_->program.servers;
+  // A view without the lost one is on its way; until then exchanges would end without any mixing.
+  return std::any_of(servers.begin(), servers.end(), [this](Rank rank) {
+    return lost_[rank].load(std::memory_order_relaxed) != 0;
+  });
 }
 
 bool Engine::may_begin() const noexcept {
@@ -119,7 +150,7 @@ bool Engine::may_begin() const noexcept {
   if (pushed_.load(std::memory_order_acquire) == closed_.load(std::memory_order_relaxed))
     return false;
   if (current_ == nullptr) return false;
-  if (pending_ == nullptr) return true;
+  if (pending_ == nullptr) return !lacks_server();
   // An accepted offer holds this rank at the boundary it promised until the commit says where the
   // old epoch ends; before that end, rounds still belong to the old epoch.
   const auto first = mailbox_.activated();
@@ -133,15 +164,20 @@ void Engine::begin_round(TimePoint now) noexcept {
   joined_next_ = false;
   round_begun_ = now;
   at_begin_ = totals();
-  accumulator_->begin();
+  const auto size = bytes_of(config_.element);
+  own_ = parameters_.subspan(part_.first, part_.count);
+  sent_ = stream_.subspan(part_.first * size, part_.count * size);
   if (!encoded_.empty()) {
-    kernels::encode(config_.element, encoded_.data(), parameters_.data(), parameters_.size());
+    kernels::encode(config_.element, encoded_.data() + part_.first * size, own_.data(),
+                    own_.size());
   }
   const RoundPlan& plan = program.cycle[slot];
+  accumulator_->begin(sent_.size());
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
                                       static_cast<double>(plan.rate.den));
-  current_->receiver->begin(now, program.epoch, round_, plan.senders);
-  current_->sender->begin(now, program.epoch, round_, stream_.data(), stream_region_.id(),
+  current_->receiver->begin(now, program.epoch, round_, plan.senders, sent_.size(),
+                            plan.sender_shards);
+  current_->sender->begin(now, program.epoch, round_, sent_, stream_region_.id(),
                           current_->lanes[slot], wire);
 }
 
@@ -151,7 +187,7 @@ Engine::Totals Engine::totals() const noexcept {
 }
 
 void Engine::close_round(TimePoint now) noexcept {
-  accumulator_->finish(parameters_.data(), stream_.data());
+  finish_mix();
   leave_groups();  // set-up: under a join budget only.
   fill_report(now);
   running_ = false;
@@ -164,41 +200,65 @@ void Engine::fill_report(TimePoint now) noexcept {
   const RoundPlan& plan = current_->plan_of(round_);
   const Totals end = totals();
   const Totals& begin = at_begin_;
-  report_.round = round_;
+  const auto in_exchange = closed_.load(std::memory_order_relaxed) % config_.rounds_per_exchange;
+  if (in_exchange == 0) {
+    // Its vectors keep their capacity.
+    report_.receivers.clear();
+    report_.given_up.clear();
+    report_.ms = 0.0;
+    report_.rate_kbps = std::numeric_limits<Kbps>::max();
+    report_.tx_first_bytes = report_.tx_repair_bytes = report_.tx_patch_bytes = report_.tx_bytes =
+        report_.rx_payload_bytes = report_.repaired_frames = 0;
+    report_.verified = true;
+  }
+  report_.round = round_ / config_.rounds_per_exchange;
   report_.epoch = current_->program.epoch;
-  report_.ms = std::chrono::duration<double, std::milli>(now - round_begun_).count();
+  report_.ms += std::chrono::duration<double, std::milli>(now - round_begun_).count();
   const double frame = shape_.frame_payload;
   const double on_wire = frame + kFrameHeaderBytes + transport_.capabilities().wire_overhead_bytes;
-  report_.rate_kbps = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
-                                        static_cast<double>(plan.rate.den) * frame / on_wire);
-  report_.tx_first_bytes = end.port.first_bytes - begin.port.first_bytes;
-  report_.tx_repair_bytes = end.port.repair_bytes - begin.port.repair_bytes;
-  report_.tx_patch_bytes = end.port.patch_bytes - begin.port.patch_bytes;
-  report_.tx_bytes = report_.tx_first_bytes + report_.tx_repair_bytes + report_.tx_patch_bytes +
-                     (end.port.control_bytes - begin.port.control_bytes);
-  report_.rx_payload_bytes = end.receive.payload_bytes - begin.receive.payload_bytes;
-  report_.repaired_frames = end.port.repaired_frames - begin.port.repaired_frames;
-  // Those that came while this rank held at a boundary belong to the round that followed.
-  report_.foreign_frames = std::exchange(foreign_frames_, 0);
-  report_.transition_frames = std::exchange(transition_frames_, 0);
-  report_.membership_changes = std::exchange(membership_changes_, 0);
+  const auto rate = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                                      static_cast<double>(plan.rate.den) * frame / on_wire);
+  report_.rate_kbps = std::min(report_.rate_kbps, rate);
+  const auto first = end.port.first_bytes - begin.port.first_bytes;
+  const auto repair = end.port.repair_bytes - begin.port.repair_bytes;
+  const auto patch = end.port.patch_bytes - begin.port.patch_bytes;
+  report_.tx_first_bytes += first;
+  report_.tx_repair_bytes += repair;
+  report_.tx_patch_bytes += patch;
+  report_.tx_bytes += first + repair + patch + (end.port.control_bytes - begin.port.control_bytes);
+  report_.rx_payload_bytes += end.receive.payload_bytes - begin.receive.payload_bytes;
+  report_.repaired_frames += end.port.repaired_frames - begin.port.repaired_frames;
+  if (in_exchange + 1 == config_.rounds_per_exchange) {
+    // Those that came while this rank held at a boundary belong to the round that followed.
+    report_.foreign_frames = std::exchange(foreign_frames_, 0);
+    report_.transition_frames = std::exchange(transition_frames_, 0);
+    report_.membership_changes = std::exchange(membership_changes_, 0);
+  }
+  report_peers();
+}
+
+void Engine::report_peers() noexcept {
+  const RoundPlan& plan = current_->plan_of(round_);
+  // Capacity for every rank was reserved at construction; a rank is listed once an exchange.
+  const auto list = [](std::vector<Rank>& ranks, Rank rank) {
+    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
+    if (at == ranks.end() || *at != rank) ranks.insert(at, rank);  // set-up: reserved
+  };
   std::uint32_t unheard = 0;
-  report_.receivers.clear();
-  report_.given_up.clear();
   for (Rank rank = 0; rank < config_.world; ++rank) {
     const ReceiverState to = current_->sender->state(rank);
     const SenderState from = current_->receiver->state(rank);
-    // Capacity for every rank was reserved at construction.
-    if (to == ReceiverState::acked) report_.receivers.push_back(rank);  // set-up: reserved
+    if (to == ReceiverState::acked) list(report_.receivers, rank);
     const bool silent = to == ReceiverState::evicted || from == SenderState::silent;
     if (silent || to == ReceiverState::lost || to == ReceiverState::gave_up ||
         from == SenderState::lost || from == SenderState::evicted_us) {
-      report_.given_up.push_back(rank);  // set-up: reserved
+      list(report_.given_up, rank);
     }
     if (from != SenderState::none && from != SenderState::complete) ++unheard;
     if (silent) suspect(rank, "made no progress within the timeout");
   }
-  report_.verified = current_->receiver->matched() + unheard == plan.senders.size();
+  report_.verified =
+      report_.verified && current_->receiver->matched() + unheard == plan.senders.size();
 }
 
 }  // namespace selmcast

@@ -42,7 +42,8 @@ constexpr Value kValues[] = {
     {Axis::select, "delegates", ""},
     {Axis::route, "star", "one multicast per sender where the transport has it", true},
     {Axis::route, "unicast", "one copy per receiver"},
-    {Axis::route, "ps:servers", ""},
+    {Axis::route, "ps:servers",
+     "so many of the ranks gather a share of the parameters each and hand the mean out"},
     {Axis::route, "ring", ""},
     {Axis::route, "hier", ""},
     {Axis::route, "forest", ""},
@@ -251,6 +252,11 @@ std::string shortest(double value) {
   return {text.data(), end.ptr};
 }
 
+std::string route_text(const Policy& policy) {
+  if (policy.route == RouteKind::servers) return "ps:" + std::to_string(policy.servers);
+  return policy.route == RouteKind::unicast ? "unicast" : "star";
+}
+
 std::string pace_text(const Policy& policy) {
   if (policy.pace == PaceKind::bsp) return "bsp";
   return (policy.pace == PaceKind::overlap ? "overlap:" : "periodic:") +
@@ -274,6 +280,11 @@ std::string codec_text(const Policy& policy) {
 Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_steps(policy); !ok) return ok;
   if (auto ok = check_budget(policy); !ok) return ok;
+  if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
+    return bad_input(
+        "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
+        "route=star with a partial selection");
+  }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
     return bad_input(
@@ -314,11 +325,10 @@ Result<Policy> parse_policy(std::string_view text) {
     const auto axis = static_cast<Axis>(a);
     const auto value = find_value(axis, *word);
     if (!value) return value.error();
-    const auto name = (*value)->name();
     if (axis == Axis::select) {
       if (auto set = set_select(*word, policy); !set) return set.error();
     } else if (axis == Axis::route) {
-      policy.route = name == "unicast" ? RouteKind::unicast : RouteKind::star;
+      if (auto set = set_route(*word, policy); !set) return set.error();
     } else if (axis == Axis::pace) {
       if (auto set = set_pace(*word, policy); !set) return set.error();
     } else if (axis == Axis::mix) {
@@ -338,6 +348,10 @@ Result<void> check_policy(const Policy& policy, std::uint32_t workers) {
     return bad_input("workers: " + std::to_string(workers) + ", allowed are 1 to " +
                      std::to_string(kMaxWorkers));
   }
+  if (policy.servers > workers) {
+    return bad_input("policy: route=ps:" + std::to_string(policy.servers) + ", but a job of " +
+                     std::to_string(workers) + " workers has no more servers than that; lower it");
+  }
   if (policy.select == SelectKind::all || policy.p < workers) return {};
   return bad_input("policy: p = " + std::to_string(policy.p) + " receivers, but a job of " +
                    std::to_string(workers) + " workers has " + std::to_string(workers - 1) +
@@ -353,7 +367,7 @@ std::string to_string(const Policy& policy) {
     out += std::to_string(policy.p);
     if (policy.k_given) (out += ',') += std::to_string(policy.k);
   }
-  out += policy.route == RouteKind::unicast ? " route=unicast" : " route=star";
+  out += " route=" + route_text(policy);
   out += " pace=" + pace_text(policy) + " mix=" + mix_text(policy) +
          " codec=" + codec_text(policy) + " order=fifo";
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";

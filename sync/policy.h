@@ -14,7 +14,7 @@
 namespace selmcast {
 
 enum class SelectKind : std::uint8_t { all, selmcast, random };
-enum class RouteKind : std::uint8_t { star, unicast };
+enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap };
 enum class MixKind : std::uint8_t { average, sgd, compensate };
 enum class GroupKind : std::uint8_t { rows, sender };
@@ -37,6 +37,7 @@ struct Policy {
   std::uint32_t k = 0;   ///< Every pair served once in k rounds; 0 = no bound.
   bool k_given = false;  ///< Otherwise see resolved_k().
   RouteKind route = RouteKind::star;
+  std::uint32_t servers = 0;  ///< Of route=ps.
   PaceKind pace = PaceKind::bsp;
   std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
   MixKind mix = MixKind::average;
@@ -55,6 +56,8 @@ struct Policy {
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// How a round mixes what it receives: `compensate` is done around rounds that average.
   MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
+  /// Rounds in a row that make one exchange: with servers they gather, then hand out.
+  std::uint32_t rounds_per_exchange() const noexcept { return route == RouteKind::servers ? 2 : 1; }
 };
 
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.

@@ -72,6 +72,24 @@ Result<void> set_select(std::string_view text, Policy& policy) {
   return {};
 }
 
+Result<void> set_route(std::string_view text, Policy& policy) {
+  if (text == "star") return {};
+  if (text == "unicast") {
+    policy.route = RouteKind::unicast;
+    return {};
+  }
+  policy.route = RouteKind::servers;
+  const auto argument = argument_of(text);
+  const auto servers = argument ? number(*argument) : std::nullopt;
+  if (!servers || *servers == 0 || *servers > kMaxWorkers) {
+    return bad_input("policy: route=ps needs a number of servers, 1 to " +
+                     std::to_string(kMaxWorkers) + ", found " + quoted(text) +
+                     "; write for example route=ps:1");
+  }
+  policy.servers = *servers;
+  return {};
+}
+
 Result<void> set_pace(std::string_view text, Policy& policy) {
   constexpr std::uint32_t kStepsMax = 1'000'000;
   const auto argument = argument_of(text);

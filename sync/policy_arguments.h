@@ -18,6 +18,7 @@ std::string quoted(std::string_view text);
 // `text` is the word's value with its argument, e.g. "selmcast:3,5", and names a value of the axis.
 // Errors (bad_input) say what is allowed and what was found; the policy is then not to be used.
 Result<void> set_select(std::string_view text, Policy& policy);
+Result<void> set_route(std::string_view text, Policy& policy);
 Result<void> set_pace(std::string_view text, Policy& policy);
 Result<void> set_mix(std::string_view text, Policy& policy);
 Result<void> set_codec(std::string_view text, Policy& policy);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "multicast/stream_shape.h"
 #include "sync/policy.h"
 #include "sync/select/row_plan.h"
 #include "sync/select/selection.h"
@@ -23,6 +24,12 @@ struct RoundPlan {
   RateFraction rate;            ///< Common wire rate of each transfer of this round.
   bool below_p = false;         ///< This rank reaches fewer than p receivers.
 
+  // Only with parameter servers; otherwise everyone sends everything, and what arrives is mixed.
+  bool replaces = false;             ///< What arrives takes the place of the own parameters.
+  std::vector<Shard> sender_shards;  ///< What each of `senders` sends.
+  /// What this rank sends to each of `receivers` (unicast), or one entry: to all of them.
+  std::vector<Shard> shards;
+
   // Only under a join budget (Program::moves_groups); empty otherwise.
   std::vector<std::uint32_t> joins;   ///< Groups of the next round that are not this one's.
   std::vector<std::uint32_t> leaves;  ///< Groups of this round that are not the next one's.
@@ -33,7 +40,8 @@ struct RoundPlan {
 struct Program {
   std::uint32_t epoch = 0;
   std::vector<Rank> members;
-  std::vector<RoundPlan> cycle;               ///< See slot_of().
+  std::vector<Rank> servers;     ///< No exchange makes sense without them; empty: there are none.
+  std::vector<RoundPlan> cycle;  ///< See slot_of().
   std::vector<std::uint32_t> send_groups;     ///< Every group this rank ever sends to, ascending.
   std::vector<std::uint32_t> receive_groups;  ///< To join before the first round, ascending.
   RateFraction rate;                          ///< The least of the rounds' rates.
@@ -70,6 +78,9 @@ struct ScheduleFacts {
 /// Group indices of sender groups: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as many above
 /// them. Row groups use the lowest ones and keep them.
 inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 17U;
+inline std::uint32_t first_group(const View& view) noexcept {
+  return view.epoch % 2 == 0 ? 0 : kGroupsPerEpoch;
+}
 /// Rounds after which a random selection repeats.
 inline constexpr std::uint32_t kRandomCycle = 16;
 
@@ -90,6 +101,8 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
 /// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
 /// and round. route=unicast: no groups; a sender pays the rate once per receiver.
+///
+/// route=ps: see sync/server_program.h.
 ///
 /// With p >= n (members were lost) everyone reaches everyone with receive rate. One member alone
 /// gets a cycle of one empty round. A member without receive rate is nobody's receiver. Row groups

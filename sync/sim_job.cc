@@ -87,6 +87,7 @@ Result<void> SimJob::State::set_up() {
     engine.self = rank;
     engine.world = world;
     engine.mix = config.policy.round_mix();
+    engine.rounds_per_exchange = config.policy.rounds_per_exchange();
     engine.deterministic = config.deterministic;
     engine.element = config.element;
     engine.timeout = config.timeout;
@@ -108,7 +109,7 @@ void SimJob::State::collect(Node& node) {
     node.error = node.engine->error().message;
     return;
   }
-  if (node.engine->rounds_closed() == node.closed) return;
+  if (node.engine->exchanges_closed() == node.closed) return;
   ++node.closed;
   node.reports.push_back(node.engine->report());
   if (node.closed < config.rounds) node.engine->push();

@@ -26,7 +26,7 @@ class EngineRounds final : public Rounds {
     ++pushed_;
   }
   bool settled() const noexcept override {
-    return engine_.rounds_closed() == pushed_ || engine_.failed();
+    return engine_.exchanges_closed() == pushed_ || engine_.failed();
   }
   Result<RoundReport> wait() override { return engine_.wait(); }
 
@@ -120,6 +120,7 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.self = config_.rank;
   config.world = config_.world;
   config.mix = policy_.round_mix();
+  config.rounds_per_exchange = policy_.rounds_per_exchange();
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;

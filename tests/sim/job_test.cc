@@ -7,23 +7,11 @@
 namespace selmcast {
 namespace {
 
+using testing_jobs::config;
 using testing_jobs::expected_average;
 using testing_jobs::initial;
 using testing_jobs::tolerance;
 using testing_jobs::worst_difference;
-
-SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'000'000) {
-  SimJobConfig out;
-  auto parsed = parse_policy(policy);
-  EXPECT_TRUE(parsed) << parsed.error().message;
-  out.policy = *parsed;
-  SimLink link;
-  link.tx_kbps = link.rx_kbps = rate;
-  out.network.links.assign(ranks, link);
-  out.tx_kbps.assign(ranks, rate);
-  out.rx_kbps.assign(ranks, rate);
-  return out;
-}
 
 /// Returns what all ranks sent in all rounds.
 std::uint64_t run_and_check(SimJobConfig job_config, std::size_t count,

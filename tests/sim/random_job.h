@@ -25,6 +25,20 @@ inline std::vector<std::vector<float>> initial(std::size_t ranks, std::size_t co
   return out;
 }
 
+/// Equal links that lose nothing.
+inline SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps rate = 1'000'000) {
+  SimJobConfig out;
+  auto parsed = parse_policy(policy);
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  out.policy = *parsed;
+  SimLink link;
+  link.tx_kbps = link.rx_kbps = rate;
+  out.network.links.assign(ranks, link);
+  out.tx_kbps.assign(ranks, rate);
+  out.rx_kbps.assign(ranks, rate);
+  return out;
+}
+
 /// Round by round in double precision from the receiver sets alone: knows nothing of the engine.
 inline std::vector<std::vector<double>> expected_average(
     const std::vector<std::vector<float>>& start,

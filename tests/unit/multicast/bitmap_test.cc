@@ -125,7 +125,34 @@ TEST(FrameBitmap, GapsOfAHandMadePattern) {
 TEST(FrameBitmapDeathTest, AFrameBeyondTheEndIsAProgrammerError) {
   FrameBitmap bitmap;
   bitmap.resize(64);
-  EXPECT_DEATH(bitmap.insert(64), "beyond the bitmap");
+  EXPECT_DEATH(bitmap.insert(64), "not a frame that counts");
+  bitmap.begin(10, 20);
+  EXPECT_DEATH(bitmap.insert(9), "not a frame that counts");
+  EXPECT_DEATH(bitmap.insert(20), "not a frame that counts");
+  EXPECT_DEATH(bitmap.begin(3, 65), "beyond the bitmap");
+}
+
+TEST(FrameBitmap, OnlyFramesOfItsRangeCount) {
+  FrameBitmap bitmap;
+  bitmap.resize(200);
+  bitmap.insert(150);
+  for (const auto& [first, end] : {std::pair{60U, 130U}, {0U, 64U}, {199U, 200U}, {5U, 6U}}) {
+    bitmap.begin(first, end);
+    EXPECT_EQ(bitmap.present(), 0U);
+    EXPECT_EQ(bitmap.horizon(), first);
+    EXPECT_EQ(bitmap.first_gap(), first);
+    EXPECT_TRUE(bitmap.whole_below(first));
+    EXPECT_FALSE(bitmap.whole_below(end));
+    std::vector<NackRange> gaps(3);
+    ASSERT_EQ(bitmap.gaps_below(1000, gaps), 1U);
+    EXPECT_EQ(gaps[0], (NackRange{first, end - first}));
+    for (auto f = end; f > first; --f) EXPECT_TRUE(bitmap.insert(f - 1));
+    EXPECT_TRUE(bitmap.complete());
+    EXPECT_TRUE(bitmap.whole_below(end));
+    EXPECT_EQ(bitmap.gaps_below(1000, gaps), 0U);
+  }
+  bitmap.begin(7, 7);
+  EXPECT_TRUE(bitmap.complete());
 }
 
 }  // namespace

@@ -68,11 +68,11 @@ class Sessions : public testing::Test {
   void begin_send(Rank from, const std::vector<LaneSpec>& lanes, std::uint32_t round = 0,
                   Kbps wire_kbps = 1'000'000) {
     Node& node = nodes_[from];
-    node.sender->begin(now(), 1, round, node.data.data(), node.region.id(), lanes, wire_kbps);
+    node.sender->begin(now(), 1, round, node.data, node.region.id(), lanes, wire_kbps);
   }
   void begin_receive(Rank at, std::vector<Rank> senders, std::uint32_t round = 0) {
     senders_[at] = std::move(senders);
-    nodes_[at].receiver->begin(now(), 1, round, senders_[at]);
+    nodes_[at].receiver->begin(now(), 1, round, senders_[at], shape_.bytes);
   }
 
   void take(Node& node, std::span<const std::byte> bytes) {
@@ -189,6 +189,87 @@ TEST_F(Sessions, HeavyLossIsRepaired) {
   EXPECT_GT(nodes_[0].port->counters().repaired_frames, 50U);
 }
 
+/// The bytes [first, end) of what was sent arrived where they belong, and nothing else did.
+void expect_part(const std::vector<std::byte>& got, const std::vector<std::byte>& sent,
+                 std::size_t first, std::size_t end) {
+  ASSERT_EQ(got.size(), sent.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const auto want = i >= first && i < end ? sent[i] : std::byte{0};
+    ASSERT_EQ(got[i], want) << "byte " << i;
+  }
+}
+
+TEST_F(Sessions, EachReceiverGetsItsShardOnly) {
+  SimLink link;
+  link.loss = 0.1;
+  build(4, 100'001, link);  // 70 frames of 1432 bytes: shards begin at 0, 23 and 46.
+  std::vector<LaneSpec> lanes;
+  for (std::uint32_t s = 0; s < 3; ++s) {
+    lanes.push_back(unicast(0, s + 1));
+    lanes.back().shard = {s, 3};
+    const std::vector<Shard> shards{{s, 3}};
+    senders_[s + 1] = {0};
+    nodes_[s + 1].receiver->begin(now(), 1, 0, senders_[s + 1], shape_.bytes, shards);
+  }
+  nodes_[0].sender.reset();
+  nodes_[0].sender =
+      std::make_unique<SendSession>(*nodes_[0].port, SendSettings{shape_, 42, kTimeout, 3});
+  begin_send(0, lanes);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  constexpr std::size_t kCuts[] = {0, 23 * 1432, 46 * 1432, 100'001};
+  for (std::uint32_t s = 0; s < 3; ++s) {
+    EXPECT_EQ(nodes_[s + 1].receiver->state(0), SenderState::complete);
+    EXPECT_EQ(nodes_[s + 1].receiver->matched(), 1U);
+    expect_part(nodes_[s + 1].merged[0], nodes_[0].data, kCuts[s], kCuts[s + 1]);
+  }
+  EXPECT_EQ(nodes_[0].port->counters().first_bytes, 100'001U + 70 * 40);
+}
+
+TEST_F(Sessions, AShardWithoutFramesIsSettledByItsTail) {
+  build(2, 1000);  // One frame: of two shards the first has none.
+  std::vector<LaneSpec> lanes{unicast(0, 1)};
+  lanes[0].shard = {0, 2};
+  const std::vector<Shard> shards{{0, 2}};
+  senders_[1] = {0};
+  nodes_[1].receiver->begin(now(), 1, 0, senders_[1], shape_.bytes, shards);
+  begin_send(0, lanes);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done() && nodes_[1].receiver->done(); }));
+  EXPECT_EQ(nodes_[1].receiver->matched(), 1U);
+  EXPECT_EQ(nodes_[0].port->counters().first_bytes, 0U);
+}
+
+TEST_F(Sessions, FramesOfAnotherShardAreRefused) {
+  build(2, 100'001);
+  std::vector<LaneSpec> lanes{unicast(0, 1)};  // Sends all,
+  const std::vector<Shard> shards{{1, 2}};     // and only the second half is wanted.
+  senders_[1] = {0};
+  nodes_[1].receiver->begin(now(), 1, 0, senders_[1], shape_.bytes, shards);
+  begin_send(0, lanes);
+  run([&] { return nodes_[1].receiver->digest_mismatch().has_value(); }, milliseconds(500));
+  EXPECT_EQ(nodes_[1].verdicts[Verdict::malformed], 35);
+  EXPECT_TRUE(nodes_[1].receiver->digest_mismatch().has_value());
+}
+
+TEST_F(Sessions, RoundsOfDifferentSizesFollowOneAnother) {
+  build(2, 100'001);
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  std::uint32_t round = 0;
+  for (const std::size_t bytes : {100'001U, 8U, 1432U, 1433U, 100'000U, 3000U}) {
+    Node& node = nodes_[0];
+    nodes_[1].merged.clear();
+    senders_[1] = {0};
+    // Credit of the next round comes while the sender is in this one, of another size.
+    nodes_[1].receiver->begin(now(), 1, round, senders_[1], bytes);
+    EXPECT_FALSE(run([] { return false; }, milliseconds(3)));
+    node.sender->begin(now(), 1, round, std::span(node.data).first(bytes), node.region.id(), lanes,
+                       1'000'000);
+    ASSERT_TRUE(run([&] { return node.sender->done() && nodes_[1].receiver->done(); }));
+    EXPECT_EQ(nodes_[1].receiver->matched(), 1U);
+    expect_part(nodes_[1].merged[0], node.data, 0, bytes);
+    ++round;
+  }
+}
+
 TEST_F(Sessions, NothingIsSentBeforeTheReceiverIsInTheRound) {
   build(2, 50'000);
   const std::vector<LaneSpec> lanes{unicast(0, 1)};
@@ -244,7 +325,7 @@ TEST_F(Sessions, ASlowLinkIsNoReasonToEvictAnybody) {
   const std::vector<LaneSpec> lanes{unicast(0, 1)};
   begin_receive(1, {0});
   Node& node = nodes_[0];
-  node.sender->begin(now(), 1, 0, node.data.data(), node.region.id(), lanes, 100);
+  node.sender->begin(now(), 1, 0, node.data, node.region.id(), lanes, 100);
   const TimePoint begin = now();
   ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
   EXPECT_GT(now() - begin, seconds(7));

@@ -39,9 +39,10 @@ TEST(Policy, DefaultsAndOrder) {
 }
 
 TEST(Policy, CanonicalTextParsesToItself) {
-  for (const auto* text : {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
-                           "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
-                           "select=random:2 route=unicast", "gossip", "select=selmcast:1,0"}) {
+  for (const auto* text :
+       {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
+        "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
+        "select=random:2 route=unicast", "route=ps:3", "gossip", "select=selmcast:1,0"}) {
     EXPECT_EQ(canonical(canonical(text)), canonical(text));
   }
 }
@@ -120,7 +121,10 @@ TEST(Policy, SaysWhatToChange) {
       {"mix=compensate codec=slim:nan,0.1", "needs 0 <= beta"},
       {"select=neighbours", "select=neighbours belongs to a later version"},
       {"share=rate", "later version; this one has share=even"},
-      {"route=ps:2", "later version; this one has route=star, unicast"},
+      {"route=ring", "later version; this one has route=star, unicast, ps:servers"},
+      {"route=ps", "route=ps needs a number of servers, 1 to 65535, found 'ps'"},
+      {"route=ps:0", "found 'ps:0'; write for example route=ps:1"},
+      {"route=ps:1 select=selmcast:2", "route=ps gathers from all ranks"},
       {"mix=age:0.9", "later version; this one has mix=average, sgd"},
       {"codec=cast", "codec=cast needs a type, bf16 or fp16, found 'cast'"},
       {"codec=cast:int8", "codec=cast needs a type, bf16 or fp16"},
