@@ -206,9 +206,8 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
-  const bool compensates = policy && policy->mix == MixKind::compensate;
-  // The parameters, the accumulator, and what mix=compensate keeps.
-  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U);
+  // The parameters, the accumulator, and what the mix keeps.
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies() : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -226,7 +225,7 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
 }  // namespace
 
 Result<void> check_simulated(const Policy& policy) {
-  if (policy.mix == MixKind::compensate) {
+  if (policy.model_copies() > 0) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate is about; "
         "use --transport shm or uring, or mix=average");

@@ -53,23 +53,24 @@ constexpr Value kValues[] = {
     {Axis::pace, "overlap[:K]",
      "a round is always under way; a worker steps on meanwhile, at most K = 20 steps"},
     {Axis::pace, "periodic:H", "a round after every H steps"},
-    {Axis::pace, "stages", ""},
+    {Axis::pace, "stages[:s]",
+     "the share s that matters most behind a barrier, the rest during the next step; s adapts"},
     {Axis::mix, "average", "gossip mean: own and received parameters weigh the same", true},
     {Axis::mix, "sgd", "sum of all workers' updates (needs select=all)"},
     {Axis::mix, "age[:gamma]", ""},
     {Axis::mix, "cumulative", ""},
     {Axis::mix, "compensate[:gamma]",
      "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
-    {Axis::mix, "lgp", ""},
+    {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
     {Axis::mix, "replace", ""},
     {Axis::mix, "stale", ""},
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
-    {Axis::codec, "split", ""},
+    {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
     {Axis::codec, "slim:alpha,beta[,q]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others"},
     {Axis::order, "fifo", "in the order of the parameters", true},
-    {Axis::order, "class", ""},
+    {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority", ""},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
     {Axis::groups, "sender[:b]",
@@ -85,6 +86,7 @@ constexpr Name kNames[] = {
     {"selmcast", "select=selmcast:2 pace=bsp mix=average groups=rows"},
     {"osp", "select=all pace=overlap mix=compensate:0"},
     {"losp", "select=all pace=overlap mix=compensate:1.5"},
+    {"osp2", "select=all pace=stages mix=lgp codec=split order=class"},
     {"slim", "select=all pace=bsp mix=compensate:1 codec=slim:0.3,0.15"},
     {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
     {"gossip", "select=random:1 pace=bsp mix=average groups=sender"},
@@ -199,6 +201,27 @@ Result<const Value*> find_value(Axis axis, std::string_view text) {
                    allowed(axis));
 }
 
+/// pace=stages and what it is made of.
+Result<void> check_stages(const Words& words, const Policy& policy) {
+  const auto is = [&](Axis axis, std::string_view value) {
+    return words[static_cast<std::size_t>(axis)] == value;
+  };
+  const bool parts[] = {policy.pace == PaceKind::stages, policy.mix == MixKind::lgp,
+                        is(Axis::codec, "split"), is(Axis::order, "class")};
+  const auto given = std::count(std::begin(parts), std::end(parts), true);
+  if (given != 0 && given != std::ssize(parts)) {
+    return bad_input(
+        "policy: pace=stages, mix=lgp, codec=split and order=class only work together; write the "
+        "name osp2 for all four, or none of them");
+  }
+  if (given != 0 && policy.select != SelectKind::all) {
+    return bad_input(
+        "policy: mix=lgp replaces a guess by the mean of all ranks, so it needs select=all; use "
+        "mix=average with a partial selection");
+  }
+  return {};
+}
+
 /// What the axes pace, mix and codec ask of one another.
 Result<void> check_steps(const Policy& policy) {
   const bool compensates = policy.mix == MixKind::compensate;
@@ -259,12 +282,16 @@ std::string route_text(const Policy& policy) {
 
 std::string pace_text(const Policy& policy) {
   if (policy.pace == PaceKind::bsp) return "bsp";
+  if (policy.pace == PaceKind::stages) {
+    return policy.stage_share ? "stages:" + shortest(*policy.stage_share) : "stages";
+  }
   return (policy.pace == PaceKind::overlap ? "overlap:" : "periodic:") +
          std::to_string(policy.pace_steps);
 }
 
 std::string mix_text(const Policy& policy) {
   if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
+  if (policy.mix == MixKind::lgp) return "lgp";
   return policy.mix == MixKind::sgd ? "sgd" : "average";
 }
 
@@ -272,12 +299,14 @@ std::string codec_text(const Policy& policy) {
   if (policy.element != WireElement::f32) {
     return policy.element == WireElement::bf16 ? "cast:bf16" : "cast:fp16";
   }
+  if (policy.pace == PaceKind::stages) return "split";
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
          std::to_string(policy.slim->every);
 }
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
+  if (auto ok = check_stages(words, policy); !ok) return ok;
   if (auto ok = check_steps(policy); !ok) return ok;
   if (auto ok = check_budget(policy); !ok) return ok;
   if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
@@ -369,7 +398,8 @@ std::string to_string(const Policy& policy) {
   }
   out += " route=" + route_text(policy);
   out += " pace=" + pace_text(policy) + " mix=" + mix_text(policy) +
-         " codec=" + codec_text(policy) + " order=fifo";
+         " codec=" + codec_text(policy) +
+         (policy.pace == PaceKind::stages ? " order=class" : " order=fifo");
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
   if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;

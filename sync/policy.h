@@ -15,8 +15,8 @@ namespace selmcast {
 
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
-enum class PaceKind : std::uint8_t { bsp, periodic, overlap };
-enum class MixKind : std::uint8_t { average, sgd, compensate };
+enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages };
+enum class MixKind : std::uint8_t { average, sgd, compensate, lgp };
 enum class GroupKind : std::uint8_t { rows, sender };
 
 /// Shares of the parameters that travel under Slim-DP: `alpha` in a round, of which `beta` is the
@@ -41,6 +41,8 @@ struct Policy {
   PaceKind pace = PaceKind::bsp;
   std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
   MixKind mix = MixKind::average;
+  /// pace=stages: share of the parameters exchanged behind the barrier; absent: it adapts.
+  std::optional<double> stage_share;
   double gamma = 0.0;                      ///< Of mix=compensate, in units of the learning rate.
   std::optional<SlimShares> slim;          ///< Of codec=slim.
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
@@ -56,6 +58,10 @@ struct Policy {
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// How a round mixes what it receives: `compensate` is done around rounds that average.
   MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
+  /// Of the model, kept beside the application's parameters.
+  std::uint32_t model_copies() const noexcept {
+    return mix == MixKind::compensate ? 3 : mix == MixKind::lgp ? 6 : 0;
+  }
   /// Rounds in a row that make one exchange: with servers they gather, then hand out.
   std::uint32_t rounds_per_exchange() const noexcept { return route == RouteKind::servers ? 2 : 1; }
 };

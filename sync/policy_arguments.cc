@@ -95,6 +95,14 @@ Result<void> set_pace(std::string_view text, Policy& policy) {
   const auto argument = argument_of(text);
   const auto name = text.substr(0, text.find(':'));
   if (name == "bsp") return {};
+  if (name == "stages") {
+    policy.pace = PaceKind::stages;
+    if (!argument) return {};
+    policy.stage_share = decimal(*argument);
+    if (policy.stage_share && *policy.stage_share >= 0.0 && *policy.stage_share <= 1.0) return {};
+    return bad_input("policy: pace=stages:s needs a share s from 0 to 1, found " + quoted(text) +
+                     "; write for example pace=stages:0.25");
+  }
   policy.pace = name == "overlap" ? PaceKind::overlap : PaceKind::periodic;
   policy.pace_steps = 20;
   if (!argument && policy.pace == PaceKind::overlap) return {};
@@ -112,8 +120,8 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
   constexpr double kGammaMax = 100.0;
   const auto name = text.substr(0, text.find(':'));
   if (name == "average") return {};
-  policy.mix = name == "sgd" ? MixKind::sgd : MixKind::compensate;
-  if (policy.mix == MixKind::sgd) return {};
+  policy.mix = name == "sgd" ? MixKind::sgd : name == "lgp" ? MixKind::lgp : MixKind::compensate;
+  if (policy.mix != MixKind::compensate) return {};
   policy.gamma = 1.5;
   const auto argument = argument_of(text);
   if (!argument) return {};
@@ -128,7 +136,7 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
 }
 
 Result<void> set_codec(std::string_view text, Policy& policy) {
-  if (text == "identity") return {};
+  if (text == "identity" || text == "split") return {};
   const auto argument = argument_of(text).value_or(std::string_view{});
   if (text.substr(0, text.find(':')) == "cast") {
     if (argument != "bf16" && argument != "fp16") {

@@ -11,6 +11,9 @@ struct Node {
   std::unique_ptr<Rendezvous> store;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<ViewAgent> agent;
+  std::unique_ptr<SimRank> rank;  ///< With an application only.
+  std::optional<Stepper> stepper;
+  TimePoint ended{};
   bool dead = false;
   std::string error;
   std::uint32_t closed = 0;
@@ -36,10 +39,13 @@ struct SimJob::State {
   bool active(const Node& node) const { return !node.dead && node.error.empty(); }
   bool finished() const {
     return std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-      return !active(node) || node.closed == config.rounds;
+      if (!active(node)) return true;
+      return node.rank ? node.rank->returned() : node.closed == config.rounds;
     });
   }
-  Result<void> set_up();
+  Result<void> set_up(const std::function<SimJob::Application(Rank)>& make);
+  Result<void> add_application(Node& node, Rank rank, SimJob::Application application,
+                               const std::vector<PeerAddress>& peers);
   std::size_t drive(TimePoint now);
   void collect(Node& node);
   void step_agents(TimePoint now);
@@ -71,7 +77,7 @@ void SimJob::kill(Rank rank, Duration notice) {
      [rank](SimJob& job) { job.state_->store.declare_lost(rank); });
 }
 
-Result<void> SimJob::State::set_up() {
+Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)>& make) {
   const auto world = static_cast<std::uint32_t>(config.network.links.size());
   nodes.resize(world);
   std::vector<PeerAddress> peers;
@@ -95,16 +101,43 @@ Result<void> SimJob::State::set_up() {
     engine.seed = config.seed;
     engine.frame_bytes = config.network.max_frame_bytes;
     node.engine = std::make_unique<Engine>(*node.transport, engine);
-    if (auto ok = node.engine->set_up(peers, (*parameters)[rank]); !ok) return ok;
+    if (make) {
+      if (auto ok = add_application(node, rank, make(rank), peers); !ok) return ok;
+    } else if (auto ok = node.engine->set_up(peers, (*parameters)[rank]); !ok) {
+      return ok;
+    }
     node.agent = std::make_unique<ViewAgent>(
         *node.store, *node.engine,
         AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps});
-    node.engine->push();
+    if (!make) node.engine->push();
   }
   return {};
 }
 
+Result<void> SimJob::State::add_application(Node& node, Rank rank, SimJob::Application application,
+                                            const std::vector<PeerAddress>& peers) {
+  node.rank =
+      std::make_unique<SimRank>(rank, *node.engine, [this] { return network.clock().now(); });
+  node.stepper.emplace(config.policy, (*parameters)[rank], *node.rank, config.seed);
+  auto ok = node.engine->set_up(peers, node.stepper->stream());
+  if (!ok) return ok;
+  node.rank->start([&stepper = *node.stepper, application = std::move(application)](SimRank& self) {
+    return application(self, stepper);
+  });
+  return {};
+}
+
 void SimJob::State::collect(Node& node) {
+  if (node.rank) {
+    const bool before = node.rank->returned();
+    while (node.rank->resume()) {
+    }
+    if (node.rank->returned() && !before) {
+      node.ended = network.clock().now();
+      if (!node.rank->result()) node.error = node.rank->result().error().message;
+    }
+    return;
+  }
   if (node.engine->failed()) {
     node.error = node.engine->error().message;
     return;
@@ -139,15 +172,21 @@ TimePoint SimJob::State::next_time() const {
   TimePoint next = std::min(network.next_event(), next_agents);
   if (!actions.empty()) next = std::min(next, actions.begin()->first);
   for (const Node& node : nodes) {
-    if (active(node)) next = std::min(next, node.engine->next_timer());
+    if (!active(node)) continue;
+    next = std::min(next, node.engine->next_timer());
+    if (node.rank) next = std::min(next, node.rank->wakes_at());
   }
   return next;
 }
 
 Result<SimJobResult> SimJob::run() {
+  return run(nullptr);
+}
+
+Result<SimJobResult> SimJob::run(const std::function<Application(Rank)>& make) {
   State& state = *state_;
   SimJobResult result;
-  if (auto ok = state.set_up(); !ok) return ok.error();
+  if (auto ok = state.set_up(make); !ok) return ok.error();
   const TimePoint start = state.network.clock().now();
   while (!state.finished()) {
     const TimePoint now = state.network.clock().now();
@@ -166,6 +205,8 @@ Result<SimJobResult> SimJob::run() {
     state.network.advance_to(std::max(state.next_time(), now + std::chrono::microseconds(1)));
   }
   for (const Node& node : state.nodes) {
+    if (node.rank) node.rank->end();
+    result.ended.push_back(node.ended);
     result.reports.push_back(node.reports);
     result.errors.push_back(node.error);
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "sync/sim_rank.h"
 #include "sync/view_agent.h"
 #include "transport/sim/sim_network.h"
 
@@ -15,7 +16,7 @@ struct SimJobConfig {
   SimConfig network;  ///< One link per rank.
   Policy policy;
   std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
-  std::uint32_t rounds = 1;
+  std::uint32_t rounds = 1;            ///< Of a job without applications.
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;
   bool deterministic = false;
@@ -27,9 +28,11 @@ struct SimJobConfig {
 };
 
 struct SimJobResult {
-  std::vector<std::vector<RoundReport>> reports;  ///< By rank; a rank that died has fewer.
-  std::vector<std::string> errors;                ///< By rank; empty when it finished or died.
-  std::vector<Rank> failed_ranks;                 ///< As the lowest finished rank sees it.
+  /// By rank; a rank that died has fewer. Applications keep their own.
+  std::vector<std::vector<RoundReport>> reports;
+  std::vector<TimePoint> ended;     ///< By rank: when its application returned.
+  std::vector<std::string> errors;  ///< By rank; empty when it finished or died.
+  std::vector<Rank> failed_ranks;   ///< As the lowest finished rank sees it.
   PlanReport plan;
   std::uint64_t trace_hash = 0;
   bool timed_out = false;
@@ -48,7 +51,12 @@ class SimJob {
   /// The process of `rank` dies now; the store notices `notice` later.
   void kill(Rank rank, Duration notice);
 
+  /// Every rank does the configured rounds, one after the other.
   Result<SimJobResult> run();
+  /// What one rank does, on the parameters it gave: the stepper follows the policy.
+  using Application = std::function<Result<void>(SimRank&, Stepper&)>;
+  /// Every rank runs an application of its own, `make(rank)`.
+  Result<SimJobResult> run(const std::function<Application(Rank)>& make);
 
  private:
   struct State;

@@ -25,6 +25,10 @@ class EngineRounds final : public Rounds {
     engine_.push();
     ++pushed_;
   }
+  void push_part(std::size_t first, std::size_t count) override {
+    engine_.push({first, count});
+    ++pushed_;
+  }
   bool settled() const noexcept override {
     return engine_.exchanges_closed() == pushed_ || engine_.failed();
   }
@@ -45,7 +49,7 @@ class JoinedWorker final : public Worker {
   Result<void> add_parameters(std::span<float> parameters) override;
   void push() override { stepper_->push(); }
   Result<RoundReport> wait() override { return stepper_->wait(); }
-  Result<std::optional<RoundReport>> step() override { return stepper_->step(); }
+  Result<std::vector<RoundReport>> step() override { return stepper_->step(); }
   Result<std::vector<RoundReport>> finish() override { return stepper_->finish(); }
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
@@ -133,7 +137,8 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
     stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
   } catch (const std::bad_alloc&) {
     return unavailable(
-        "no memory for mix=compensate, which keeps three copies of " +
+        "no memory for mix=" + std::string(policy_.mix == MixKind::lgp ? "lgp" : "compensate") +
+        ", which keeps " + std::to_string(policy_.model_copies()) + " copies of " +
         std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }

@@ -73,10 +73,10 @@ class RankTraining {
     const auto due = std::max<Timer::duration>(took, options_.compute) * options_.slowdown;
     if (due > took) std::this_thread::sleep_for(due - took);
     ++steps_;
-    const auto round = worker_.step();
-    if (!round) return at_round(round.error());
+    const auto rounds = worker_.step();
+    if (!rounds) return at_round(rounds.error());
     if (options_.exchange == Exchange::gradients) descend(parameters_, gradient_, rate);
-    if (*round) account(**round);
+    for (const RoundReport& round : *rounds) account(round);
     return {};
   }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
@@ -9,6 +11,8 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
     : pace_(policy.pace), limit_(policy.pace_steps), parameters_(parameters), rounds_(rounds) {
   if (policy.mix == MixKind::compensate) {
     exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
+  } else if (policy.pace == PaceKind::stages) {
+    stages_.emplace(parameters, policy.stage_share);
   }
 }
 
@@ -20,6 +24,8 @@ void Stepper::depart(bool last) {
 }
 
 void Stepper::push() {
+  SELMCAST_CHECK(!stages_ || !under_way_, "finish() ends the stages of a step");
+  if (stages_) stages_->depart_all();
   depart(false);
 }
 
@@ -28,6 +34,7 @@ Result<RoundReport> Stepper::wait() {
   if (!report) return report;
   under_way_ = false;
   if (exchange_) exchange_->arrive();
+  if (stages_) stages_->arrive_all();
   return report;
 }
 
@@ -36,26 +43,66 @@ Result<RoundReport> Stepper::synchronize() {
   return wait();
 }
 
-Result<std::optional<RoundReport>> Stepper::step() {
+Result<std::vector<RoundReport>> Stepper::step() {
   ++steps_;
+  if (stages_) return step_in_stages();
+  std::vector<RoundReport> closed;
   if (pace_ != PaceKind::overlap) {
-    if (steps_ < limit_) return std::optional<RoundReport>();
+    if (steps_ < limit_) return closed;
     auto report = synchronize();
     if (!report) return std::move(report).error();
-    return std::optional(std::move(report).value());
+    closed.push_back(std::move(report).value());
+    return closed;
   }
-  std::optional<RoundReport> closed;
   if (under_way_) {
     if (steps_ < limit_ && !rounds_.settled()) return closed;
     auto report = wait();
     if (!report) return std::move(report).error();
-    closed = std::move(report).value();
+    closed.push_back(std::move(report).value());
   }
   depart(false);
   return closed;
 }
 
+Result<std::vector<RoundReport>> Stepper::end_stages() {
+  std::vector<RoundReport> reports;
+  if (!under_way_) return reports;
+  const bool early = rounds_.settled();
+  auto rest = rounds_.wait();
+  if (!rest) return std::move(rest).error();
+  under_way_ = false;
+  stages_->arrive_rest(early);
+  reports.push_back(std::move(rest).value());
+  return reports;
+}
+
+Result<std::vector<RoundReport>> Stepper::step_in_stages() {
+  auto reports = end_stages();
+  if (!reports) return reports;
+  stages_->depart_first();
+  carried_ = std::exchange(steps_, 0);
+  rounds_.push_part(0, stages_->first_count());
+  auto first = rounds_.wait();
+  if (!first) return std::move(first).error();
+  reports->push_back(std::move(first).value());
+  if (!stages_->arrive_first()) {
+    stages_->depart_all();
+    rounds_.push();
+    auto all = rounds_.wait();
+    if (!all) return std::move(all).error();
+    reports->push_back(std::move(all).value());
+    stages_->arrive_all();
+    return reports;
+  }
+  if (stages_->rest_count() == 0) return reports;
+  stages_->depart_rest();
+  rounds_.push_part(stages_->first_count(), stages_->rest_count());
+  under_way_ = true;
+  return reports;
+}
+
 Result<std::vector<RoundReport>> Stepper::finish() {
+  if (stages_) return end_stages();
   std::vector<RoundReport> reports;
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);

@@ -9,6 +9,7 @@
 #include "selmcast/worker.h"
 #include "sync/policy.h"
 #include "sync/steps/delta_exchange.h"
+#include "sync/steps/stage_exchange.h"
 
 namespace selmcast {
 
@@ -17,6 +18,8 @@ class Rounds {
  public:
   virtual ~Rounds() = default;
   virtual void push() = 0;
+  /// With `count` values of the stream from `first` on only, the same ones on all ranks.
+  virtual void push_part(std::size_t first, std::size_t count) = 0;
   /// Whether every pushed round has closed or cannot close any more.
   virtual bool settled() const noexcept = 0;
   /// Waits until the pushed round has closed.
@@ -26,6 +29,7 @@ class Rounds {
 /// bsp: a round after every step. periodic:H: after every H steps. overlap:K (OSP, LOSP): a round
 /// is always under way while the worker steps on, at most K steps beyond the last departure; what
 /// it merges was computed from the parameters of the round before, so its lag is exactly one.
+/// stages: a round of what matters most after every step, and one of the rest during the next.
 ///
 /// One thread. Allocates in its constructor and for the reports that it returns.
 class Stepper {
@@ -34,11 +38,14 @@ class Stepper {
   Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
 
   /// Memory that the rounds send from and mix into.
-  std::span<float> stream() noexcept { return exchange_ ? exchange_->stream() : parameters_; }
+  std::span<float> stream() noexcept {
+    if (stages_) return stages_->stream();
+    return exchange_ ? exchange_->stream() : parameters_;
+  }
 
-  /// The application has changed the parameters by one step. The report of a round that was closed
-  /// by this call, if one was; the parameters then hold the mixed result.
-  Result<std::optional<RoundReport>> step();
+  /// The application has changed the parameters by one step. The reports of the rounds that were
+  /// closed by this call; the parameters then hold the mixed result.
+  Result<std::vector<RoundReport>> step();
   /// After the last step: rounds until every rank has come here and all own changes are merged
   /// (bsp, periodic: at most one, for the steps since the last; the ranks must have done equally
   /// many). With mix=compensate all ranks that lived to the end then hold equal parameters.
@@ -48,18 +55,22 @@ class Stepper {
   void push();
   Result<RoundReport> wait();
 
+  const StageExchange* stages() const noexcept { return stages_ ? &*stages_ : nullptr; }
   const DeltaExchange* exchange() const noexcept { return exchange_ ? &*exchange_ : nullptr; }
   /// Steps that the round now under way, or else the last one, carries of this rank.
   std::uint32_t steps_carried() const noexcept { return carried_; }
 
  private:
   void depart(bool last);
+  Result<std::vector<RoundReport>> step_in_stages();
+  Result<std::vector<RoundReport>> end_stages();
 
   PaceKind pace_;
   std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
   std::span<float> parameters_;
   Rounds& rounds_;
   std::optional<DeltaExchange> exchange_;
+  std::optional<StageExchange> stages_;
   std::uint32_t steps_ = 0, carried_ = 0;
   bool under_way_ = false;
 };

@@ -39,10 +39,10 @@ TEST(Policy, DefaultsAndOrder) {
 }
 
 TEST(Policy, CanonicalTextParsesToItself) {
-  for (const auto* text :
-       {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
-        "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
-        "select=random:2 route=unicast", "route=ps:3", "gossip", "select=selmcast:1,0"}) {
+  for (const auto* text : {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
+                           "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
+                           "select=random:2 route=unicast", "route=ps:3", "osp2",
+                           "osp2 pace=stages:0.25", "gossip", "select=selmcast:1,0"}) {
     EXPECT_EQ(canonical(canonical(text)), canonical(text));
   }
 }
@@ -129,9 +129,14 @@ TEST(Policy, SaysWhatToChange) {
       {"codec=cast", "codec=cast needs a type, bf16 or fp16, found 'cast'"},
       {"codec=cast:int8", "codec=cast needs a type, bf16 or fp16"},
       {"losp codec=cast:bf16", "codec=cast rounds what mix=compensate must know exactly"},
-      {"codec=split", "later version; this one has codec=identity, cast:type, slim:alpha,beta[,q]"},
-      {"order=priority", "later version; this one has order=fifo"},
-      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, slim"},
+      {"order=priority", "later version; this one has order=fifo, class"},
+      {"codec=split", "only work together; write the name osp2 for all four"},
+      {"pace=stages", "only work together"},
+      {"osp2 mix=average", "only work together"},
+      {"osp2 select=selmcast:2", "mix=lgp replaces a guess by the mean of all ranks"},
+      {"osp2 pace=stages:1.5", "pace=stages:s needs a share s from 0 to 1, found 'stages:1.5'"},
+      {"osp2 pace=stages:", "pace=stages:s needs a share s"},
+      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, osp2, slim"},
       {"average", "'average' is a value without its axis; write mix=average"},
       {"random", "'random' is a value without its axis; write select=random:p"},
       {"bsp gossip", "two names, 'bsp' and 'gossip'; keep one"},
@@ -183,6 +188,7 @@ TEST(Policy, NamesOfSystems) {
   const std::string all = "share=even select=all route=star ", end = " order=fifo groups=rows";
   EXPECT_EQ(text("osp"), all + "pace=overlap:20 mix=compensate:0 codec=identity" + end);
   EXPECT_EQ(text("losp"), all + "pace=overlap:20 mix=compensate:1.5 codec=identity" + end);
+  EXPECT_EQ(text("osp2"), all + "pace=stages mix=lgp codec=split order=class groups=rows");
   EXPECT_EQ(text("slim"), all + "pace=bsp mix=compensate:1 codec=slim:0.3,0.15,20" + end);
   EXPECT_EQ(text("losp pace=overlap:7 codec=slim:.25,0.0625,3"),
             all + "pace=overlap:7 mix=compensate:1.5 codec=slim:0.25,0.0625,3" + end);

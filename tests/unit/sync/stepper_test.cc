@@ -3,16 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <functional>
-#include <mutex>
 #include <thread>
 
 #include "base/random.h"
+#include "tests/unit/sync/meeting.h"
 
 namespace selmcast {
 namespace {
 
+using testing_steps::Meeting;
 using Floats = std::vector<float>;
 
 Policy policy_of(const char* text) {
@@ -25,6 +24,7 @@ Policy policy_of(const char* text) {
 class Alone final : public Rounds {
  public:
   void push() override { ++pushed; }
+  void push_part(std::size_t, std::size_t) override { ++pushed; }
   bool settled() const noexcept override { return ready; }
   Result<RoundReport> wait() override {
     ++waited;
@@ -46,7 +46,7 @@ TEST(Stepper, BspRoundsAfterEveryStepAndPeriodicAfterEveryHth) {
     for (std::uint32_t step = 1; step <= 22; ++step) {
       const auto closed = stepper.step();
       ASSERT_TRUE(closed);
-      EXPECT_EQ(closed->has_value(), step % h == 0) << step;
+      EXPECT_EQ(closed->size(), step % h == 0 ? 1U : 0U) << step;
     }
     const auto rest = stepper.finish();
     ASSERT_TRUE(rest);
@@ -66,77 +66,19 @@ TEST(Stepper, OverlapWaitsOnlyAtItsCap) {
   for (std::uint32_t step = 1; step < 5; ++step) {
     const auto closed = stepper.step();
     ASSERT_TRUE(closed);
-    EXPECT_FALSE(*closed);
+    EXPECT_TRUE(closed->empty());
     EXPECT_EQ(rounds.waited, 0U);
   }
   auto closed = stepper.step();  // five steps beyond the departure
-  ASSERT_TRUE(closed && *closed);
+  ASSERT_TRUE(closed && closed->size() == 1);
   EXPECT_EQ(stepper.steps_carried(), 5U);
   ASSERT_TRUE(stepper.step());
   rounds.ready = true;
   closed = stepper.step();
-  ASSERT_TRUE(closed && *closed);
-  EXPECT_EQ((*closed)->round, 1U);
+  ASSERT_TRUE(closed && closed->size() == 1);
+  EXPECT_EQ(closed->front().round, 1U);
   EXPECT_EQ(stepper.steps_carried(), 2U);
 }
-
-/// Rounds of several threads: the exact mean, and who comes late makes the others wait.
-class Meeting {
- public:
-  explicit Meeting(std::uint32_t n) : streams(n), arrived_(n, 0) {}
-
-  class Seat final : public Rounds {
-   public:
-    Seat(Meeting& meeting, std::uint32_t rank) : meeting_(meeting), rank_(rank) {}
-    void push() override { meeting_.push(rank_); }
-    bool settled() const noexcept override { return meeting_.closed() >= pushes(); }
-    Result<RoundReport> wait() override { return meeting_.wait(rank_); }
-    std::uint32_t pushes() const noexcept { return meeting_.pushed_by(rank_); }
-
-   private:
-    Meeting& meeting_;
-    std::uint32_t rank_;
-  };
-
-  std::vector<std::span<float>> streams;
-
- private:
-  void push(std::uint32_t rank) {
-    const std::scoped_lock lock(mutex_);
-    ++arrived_[rank];
-    for (const auto count : arrived_) {
-      if (count <= closed_) return;
-    }
-    for (std::size_t i = 0; i < streams[0].size(); ++i) {
-      double sum = 0.0;
-      for (const auto& stream : streams) sum += static_cast<double>(stream[i]);
-      const auto mean = static_cast<float>(sum / static_cast<double>(streams.size()));
-      for (const auto& stream : streams) stream[i] = mean;
-    }
-    ++closed_;
-    changed_.notify_all();
-  }
-  Result<RoundReport> wait(std::uint32_t rank) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return closed_ >= arrived_[rank]; });
-    RoundReport report;
-    report.round = arrived_[rank] - 1;
-    return report;
-  }
-  std::uint32_t closed() const {
-    const std::scoped_lock lock(mutex_);
-    return closed_;
-  }
-  std::uint32_t pushed_by(std::uint32_t rank) const {
-    const std::scoped_lock lock(mutex_);
-    return arrived_[rank];
-  }
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::uint32_t> arrived_;
-  std::uint32_t closed_ = 0;
-};
 
 struct Outcome {
   std::vector<Floats> models;
@@ -172,7 +114,7 @@ Outcome play(const char* text, const std::vector<std::uint32_t>& steps, std::uin
         }
         if (random.below(8) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
         const auto closed = steppers[i]->step();
-        out.rounds[i] += closed && *closed ? 1 : 0;
+        out.rounds[i] += closed ? static_cast<std::uint32_t>(closed->size()) : 1000U;
       }
       const auto rest = steppers[i]->finish();
       out.rounds[i] += rest ? static_cast<std::uint32_t>(rest->size()) : 1000U;
@@ -188,14 +130,18 @@ Outcome play(const char* text, const std::vector<std::uint32_t>& steps, std::uin
 // Nobody knows how many steps the others will do, and all end in the same round with the same
 // parameters: the start plus the mean of everything that was done.
 TEST(Stepper, AllEndTogetherWithEverythingMerged) {
-  constexpr std::uint32_t elements = 20;
+  constexpr std::uint32_t elements = 70;
   const char* const policies[] = {"osp",
                                   "losp",
                                   "pace=overlap:3 mix=compensate:1",
                                   "pace=overlap mix=compensate:1 codec=slim:0.3,0.1,4",
                                   "pace=bsp mix=compensate",
                                   "slim",
-                                  "pace=periodic:7 mix=compensate codec=slim:0.2,0.1,2"};
+                                  "pace=periodic:7 mix=compensate codec=slim:0.2,0.1,2",
+                                  "osp2",
+                                  "osp2 pace=stages:0",
+                                  "osp2 pace=stages:0.4",
+                                  "osp2 pace=stages:1"};
   for (const char* const text : policies) {
     const bool overlap = policy_of(text).pace == PaceKind::overlap;
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
@@ -229,7 +175,7 @@ TEST(Stepper, WhatOverlapMergesIsOneRoundOld) {
     const auto pushed = rounds.pushed;
     const auto closed = stepper.step();
     ASSERT_TRUE(closed);
-    if (*closed) {
+    if (!closed->empty()) {
       // The steps of round r (from 0) were made while round r - 1 was under way, so on what the
       // r - 1 rounds before it had left; those of the first round, on the start.
       for (const auto base : under_way) EXPECT_EQ(base, arrived == 0 ? 0 : arrived - 1);

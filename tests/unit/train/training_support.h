@@ -62,10 +62,10 @@ class LocalWorker final : public Worker {
     report.verified = true;
     return report;
   }
-  Result<std::optional<RoundReport>> step() override {
+  Result<std::vector<RoundReport>> step() override {
     auto report = synchronize();
     if (!report) return std::move(report).error();
-    return std::optional(std::move(report).value());
+    return std::vector{std::move(report).value()};
   }
   Result<std::vector<RoundReport>> finish() override { return std::vector<RoundReport>(); }
   Rank rank() const noexcept override { return rank_; }

@@ -1,0 +1,75 @@
+#include "sync/sim_rank.h"
+
+namespace selmcast {
+
+SimRank::SimRank(Rank rank, Engine& engine, Now now)
+    : rank_(rank), engine_(engine), now_(std::move(now)) {}
+
+SimRank::~SimRank() {
+  end();
+}
+
+void SimRank::start(Application application) {
+  wakes_at_ = now();
+  thread_ = std::thread([this, application = std::move(application)] {
+    go_.acquire();
+    if (!ended_) result_ = application(*this);
+    returned_ = true;
+    wakes_at_ = kNever;
+    back_.release();
+  });
+}
+
+void SimRank::block() {
+  back_.release();
+  go_.acquire();
+}
+
+bool SimRank::resume() {
+  if (returned_ || !thread_.joinable()) return false;
+  const bool ready = waits_for_round_ ? settled() : wakes_at_ <= now();
+  if (!ready && !ended_) return false;
+  waits_for_round_ = false;
+  go_.release();
+  back_.acquire();
+  return true;
+}
+
+void SimRank::end() {
+  ended_ = true;
+  if (!thread_.joinable()) return;
+  while (!returned_) resume();
+  thread_.join();
+}
+
+void SimRank::compute(Duration time) {
+  if (ended_) return;
+  wakes_at_ = now() + time;
+  block();
+}
+
+void SimRank::push() {
+  engine_.push();
+  ++pushed_;
+}
+
+void SimRank::push_part(std::size_t first, std::size_t count) {
+  engine_.push({first, count});
+  ++pushed_;
+}
+
+bool SimRank::settled() const noexcept {
+  return engine_.exchanges_closed() == pushed_ || engine_.failed();
+}
+
+Result<RoundReport> SimRank::wait() {
+  while (!settled() && !ended_) {
+    waits_for_round_ = true;
+    block();
+  }
+  if (engine_.failed()) return engine_.error();
+  if (ended_) return failed("rank " + std::to_string(rank_) + " was ended");
+  return engine_.report();
+}
+
+}  // namespace selmcast
