@@ -13,7 +13,9 @@ struct Node {
   std::unique_ptr<ViewAgent> agent;
   bool dead = false;
   std::string error;
-  std::uint32_t closed = 0;
+  std::uint32_t closed = 0;  ///< Rounds, or steps handed over and given back.
+  bool finishing = false, finished = false;
+  TimePoint push_at = kNever;  ///< When what it computes will be done.
   std::vector<RoundReport> reports;
 };
 }  // namespace
@@ -35,13 +37,14 @@ struct SimJob::State {
 
   bool active(const Node& node) const { return !node.dead && node.error.empty(); }
   bool finished() const {
-    return std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-      return !active(node) || node.closed == config.rounds;
-    });
+    return std::all_of(nodes.begin(), nodes.end(),
+                       [&](const Node& node) { return !active(node) || node.finished; });
   }
+  void begin_step(Rank rank, TimePoint now);
+  std::size_t push_due(TimePoint now);
   Result<void> set_up();
   std::size_t drive(TimePoint now);
-  void collect(Node& node);
+  void collect(Node& node, TimePoint now);
   void step_agents(TimePoint now);
   TimePoint next_time() const;
 };
@@ -93,33 +96,72 @@ Result<void> SimJob::State::set_up() {
     engine.loss = config.loss;
     engine.seed = config.seed;
     engine.frame_bytes = config.network.max_frame_bytes;
+    if (config.policy.free()) {
+      engine.free = FreePace{config.policy.pace == PaceKind::ssp, config.policy.pace_steps};
+    }
+    if (!config.observers.empty()) engine.observer = config.observers[rank];
     node.engine = std::make_unique<Engine>(*node.transport, engine);
     if (auto ok = node.engine->set_up(peers, (*parameters)[rank]); !ok) return ok;
     node.agent = std::make_unique<ViewAgent>(
         *node.store, *node.engine,
         AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps});
-    node.engine->push();
+    begin_step(rank, network.clock().now());
   }
   return {};
 }
 
-void SimJob::State::collect(Node& node) {
+void SimJob::State::begin_step(Rank rank, TimePoint now) {
+  Node& node = nodes[rank];
+  if (config.on_step) config.on_step(rank, node.closed, now);
+  if (node.closed < config.rounds) {
+    node.push_at = now + (config.compute.empty() ? Duration::zero() : config.compute[rank]);
+  } else if (config.policy.free()) {
+    node.finishing = true;
+    node.engine->push_last();
+  } else {
+    node.finished = true;
+  }
+}
+
+std::size_t SimJob::State::push_due(TimePoint now) {
+  std::size_t done = 0;
+  for (Rank rank = 0; rank < nodes.size(); ++rank) {
+    Node& node = nodes[rank];
+    if (!active(node) || node.push_at > now) continue;
+    node.push_at = kNever;
+    if (config.work) config.work(rank, node.closed, (*parameters)[rank]);
+    node.engine->push();
+    ++done;
+  }
+  return done;
+}
+
+void SimJob::State::collect(Node& node, TimePoint now) {
   if (node.engine->failed()) {
     node.error = node.engine->error().message;
     return;
   }
-  if (node.engine->rounds_closed() == node.closed) return;
+  if (node.finished || node.engine->rounds_closed() == node.closed) return;
+  if (config.policy.free()) {
+    const auto ended = node.engine->ended();
+    node.reports.insert(node.reports.end(), ended.begin(), ended.end());
+  } else {
+    node.reports.push_back(node.engine->report());
+  }
+  if (node.finishing) {
+    node.finished = true;
+    return;
+  }
   ++node.closed;
-  node.reports.push_back(node.engine->report());
-  if (node.closed < config.rounds) node.engine->push();
+  begin_step(static_cast<Rank>(&node - nodes.data()), now);
 }
 
 std::size_t SimJob::State::drive(TimePoint now) {
-  std::size_t done = 0;
+  std::size_t done = push_due(now);
   for (Node& node : nodes) {
     if (!active(node)) continue;
     done += node.engine->progress(now);
-    collect(node);
+    collect(node, now);
   }
   return done;
 }
@@ -129,7 +171,7 @@ void SimJob::State::step_agents(TimePoint now) {
     if (!active(node)) continue;
     static_cast<void>(node.store->update(Duration::zero()));
     if (auto ok = node.agent->step(now); !ok) node.engine->fail(ok.error());
-    collect(node);
+    collect(node, now);
   }
   next_agents = now + config.agent_period;
 }
@@ -138,7 +180,7 @@ TimePoint SimJob::State::next_time() const {
   TimePoint next = std::min(network.next_event(), next_agents);
   if (!actions.empty()) next = std::min(next, actions.begin()->first);
   for (const Node& node : nodes) {
-    if (active(node)) next = std::min(next, node.engine->next_timer());
+    if (active(node)) next = std::min({next, node.push_at, node.engine->next_timer()});
   }
   return next;
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sync/view_agent.h"
@@ -15,7 +16,14 @@ struct SimJobConfig {
   SimConfig network;  ///< One link per rank.
   Policy policy;
   std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
-  std::uint32_t rounds = 1;
+  std::uint32_t rounds = 1;            ///< Of every rank; under pace=ssp and async, steps.
+  /// How long a rank computes before each of them, by rank; empty: not at all.
+  std::vector<Duration> compute;
+  /// What a rank then does to its parameters, in step `step` of its own, counted from 0.
+  std::function<void(Rank rank, std::uint32_t step, std::span<float> parameters)> work;
+  /// Called as it begins to compute that step, at `now`; also once after the last, with `rounds`.
+  std::function<void(Rank rank, std::uint32_t step, TimePoint now)> on_step;
+  std::vector<FreeObserver*> observers;  ///< By rank, or empty.
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;
   bool deterministic = false;
@@ -27,9 +35,10 @@ struct SimJobConfig {
 };
 
 struct SimJobResult {
-  std::vector<std::vector<RoundReport>> reports;  ///< By rank; a rank that died has fewer.
-  std::vector<std::string> errors;                ///< By rank; empty when it finished or died.
-  std::vector<Rank> failed_ranks;                 ///< As the lowest finished rank sees it.
+  /// By rank; a rank that died has fewer. Under pace=ssp and async: rounds of this rank that ended.
+  std::vector<std::vector<RoundReport>> reports;
+  std::vector<std::string> errors;  ///< By rank; empty when it finished or died.
+  std::vector<Rank> failed_ranks;   ///< As the lowest finished rank sees it.
   PlanReport plan;
   std::uint64_t trace_hash = 0;
   bool timed_out = false;

@@ -6,7 +6,11 @@ namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
                  std::uint64_t seed)
-    : pace_(policy.pace), limit_(policy.pace_steps), parameters_(parameters), rounds_(rounds) {
+    : pace_(policy.pace),
+      free_(policy.free()),
+      limit_(policy.pace_steps),
+      parameters_(parameters),
+      rounds_(rounds) {
   if (policy.mix == MixKind::compensate) {
     exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
   }
@@ -36,7 +40,16 @@ Result<RoundReport> Stepper::synchronize() {
   return wait();
 }
 
+Result<std::optional<RoundReport>> Stepper::pass_one() {
+  if (auto ok = rounds_.pass(false, ended_); !ok) return std::move(ok).error();
+  if (ended_.empty()) return std::optional<RoundReport>();
+  std::optional oldest(std::move(ended_.front()));
+  ended_.erase(ended_.begin());
+  return oldest;
+}
+
 Result<std::optional<RoundReport>> Stepper::step() {
+  if (free_) return pass_one();
   ++steps_;
   if (pace_ != PaceKind::overlap) {
     if (steps_ < limit_) return std::optional<RoundReport>();
@@ -57,6 +70,10 @@ Result<std::optional<RoundReport>> Stepper::step() {
 
 Result<std::vector<RoundReport>> Stepper::finish() {
   std::vector<RoundReport> reports;
+  if (free_) {
+    if (auto ok = rounds_.pass(true, ended_); !ok) return std::move(ok).error();
+    return std::exchange(ended_, {});
+  }
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);
     auto report = wait();

@@ -33,6 +33,14 @@ class Alone final : public Rounds {
     report.round = closed++;
     return report;
   }
+  Result<void> pass(bool last, std::vector<RoundReport>& reports) override {
+    lasts.push_back(last);
+    reports.insert(reports.end(), ended.begin(), ended.end());
+    ended.clear();
+    return {};
+  }
+  std::vector<bool> lasts;
+  std::vector<RoundReport> ended;
   std::uint32_t pushed = 0, waited = 0, closed = 0;
   bool ready = false;
 };
@@ -91,6 +99,7 @@ class Meeting {
     void push() override { meeting_.push(rank_); }
     bool settled() const noexcept override { return meeting_.closed() >= pushes(); }
     Result<RoundReport> wait() override { return meeting_.wait(rank_); }
+    Result<void> pass(bool, std::vector<RoundReport>&) override { return {}; }
     std::uint32_t pushes() const noexcept { return meeting_.pushed_by(rank_); }
 
    private:
