@@ -35,11 +35,13 @@ enum class FrameKind : std::uint8_t {
 namespace frame_flag {
 inline constexpr std::uint16_t kRepair = 1;  ///< data: a retransmission.
 inline constexpr std::uint16_t kPatch = 2;   ///< data: a first transmission by unicast.
-inline constexpr std::uint16_t kFinal =
-    4;  ///< tail: the round's last frame was sent; clock: it was the last.
+/// tail: the round's last frame was sent; data: it is the sender's last round; clock: no more
+/// steps.
+inline constexpr std::uint16_t kFinal = 4;
 inline constexpr std::uint16_t kGaveUp =
-    8;                                     ///< ack: the receiver stopped waiting, data is missing.
-inline constexpr std::uint16_t kAsk = 16;  ///< clock: tell me yours.
+    8;                                      ///< ack: the receiver stopped waiting, data is missing.
+inline constexpr std::uint16_t kAsk = 16;   ///< clock: tell me yours.
+inline constexpr std::uint16_t kOver = 32;  ///< clock: the last round has ended.
 }  // namespace frame_flag
 
 struct FrameHeader {

@@ -26,6 +26,7 @@ bool Clocks::learn(Rank rank, const ClockNews& news, TimePoint now) noexcept {
     peer.news.steps = news.steps;
     changed = true;
   }
+  if (news.stopped && !peer.news.stopped) peer.news.stopped = changed = true;
   if (news.finished && !peer.news.finished) peer.news.finished = changed = true;
   if (changed) peer.moved = now;
   return changed;
@@ -34,7 +35,14 @@ bool Clocks::learn(Rank rank, const ClockNews& news, TimePoint now) noexcept {
 bool Clocks::all_ended(std::uint32_t rounds) const noexcept {
   for (Rank rank = 0; rank < peers_.size(); ++rank) {
     const auto& news = peers_[rank].news;
-    if (others(rank) && !news.finished && news.round < rounds) return false;
+    if (others(rank) && !news.stopped && news.round < rounds) return false;
+  }
+  return true;
+}
+
+bool Clocks::all_stopped() const noexcept {
+  for (Rank rank = 0; rank < peers_.size(); ++rank) {
+    if (others(rank) && !peers_[rank].news.stopped) return false;
   }
   return true;
 }
@@ -57,8 +65,10 @@ void Clocks::wait_for(const Waits& waits, TimePoint now) noexcept {
   next_timer_ = kNever;
   for (Rank rank = 0; rank < peers_.size(); ++rank) {
     Peer& peer = peers_[rank];
-    const bool behind = !peer.news.finished && (waits.finished || peer.news.round < waits.rounds);
-    const bool held = others(rank) && (behind || peer.news.epoch < waits.epoch);
+    const ClockNews& news = peer.news;
+    const bool behind = !news.stopped && (waits.stopped || news.round < waits.rounds);
+    const bool held =
+        others(rank) && (behind || (waits.finished && !news.finished) || news.epoch < waits.epoch);
     if (held && !peer.waited_for) {
       peer.heard = peer.moved = now;
       peer.interval = kAskFirst;

@@ -14,7 +14,8 @@ struct ClockNews {
   std::uint32_t epoch = 0;  ///< Of its round `round`.
   std::uint32_t round = 0;  ///< Its rounds below this one have ended.
   std::uint64_t steps = 0;  ///< Its application has done at least so many.
-  bool finished = false;    ///< It will begin no further round.
+  bool stopped = false;     ///< Its application has done its last step, and that has ended.
+  bool finished = false;    ///< Its last round has ended.
 };
 
 /// Knowledge only grows, so late and repeated news are harmless. A rank that is waited for is asked
@@ -34,8 +35,9 @@ class Clocks {
   bool alive(Rank rank) const noexcept { return peers_[rank].alive; }
   const ClockNews& of(Rank rank) const noexcept { return peers_[rank].news; }
 
-  /// Whether every other live rank has ended `rounds` rounds, or has finished.
+  /// Whether every other live rank has ended `rounds` rounds, or has stopped.
   bool all_ended(std::uint32_t rounds) const noexcept;
+  bool all_stopped() const noexcept;
   bool all_finished() const noexcept;
   /// Whether every other live rank is in `epoch` or a later one.
   bool all_in(std::uint32_t epoch) const noexcept;
@@ -43,6 +45,7 @@ class Clocks {
   /// Which waits are on now. Call it when that changes and when a turn() is due.
   struct Waits {
     std::uint32_t rounds = 0;  ///< For all_ended(rounds).
+    bool stopped = false;      ///< For all_stopped().
     bool finished = false;     ///< For all_finished().
     std::uint32_t epoch = 0;   ///< For all_in(epoch).
   };

@@ -48,12 +48,11 @@ void FreeRounds::depart(TimePoint now) noexcept {
   memory_.accumulator->move_to(w.data(), memory_.snapshot.data());
   kernels::encode(WireElement::f32, memory_.snapshot.data(), w.data(), w.size());
   snapshot_is_current_ = true;
-  departed_steps_ = steps_;
   departed_at_ = now;
   sending_ = true;
   const auto wire = static_cast<Kbps>(config_.headroom * value_of(plan.rate));
   own_->sender->begin(now, own_->program.epoch, round_, memory_.snapshot.data(), memory_.region,
-                      own_->lanes[slot], wire);
+                      own_->lanes[slot], wire, stage_ == Stage::last_round);
   if (config_.observer != nullptr) config_.observer->departed(round_);
 }
 
@@ -114,7 +113,7 @@ void FreeRounds::report_round(TimePoint now) noexcept {
 // --- boundaries ----------------------------------------------------------------------------------
 
 void FreeRounds::arrive(bool last) noexcept {
-  SELMCAST_CHECK(stage_ == Stage::away && !finished_, "one boundary at a time, and none after all");
+  SELMCAST_CHECK(stage_ == Stage::away && !last_, "one boundary at a time, and none after the end");
   last_ = last;
   if (!last) ++steps_;
   stage_ = Stage::departing;
@@ -123,35 +122,55 @@ void FreeRounds::arrive(bool last) noexcept {
 
 bool FreeRounds::cross_boundary(TimePoint now) noexcept {
   if (stage_ == Stage::away || own_ == nullptr) return false;
+  if (last_) return cross_the_end(now);
   bool moved = false;
   if (stage_ == Stage::departing) {
-    if (sending_ && (pace_.bounded || last_)) return false;
-    if (!sending_ && steps_ > departed_steps_) depart(now);
+    if (sending_ && pace_.bounded) return false;
+    if (!sending_) depart(now);
     stage_ = Stage::held;
-    moved = true;
-    watch_ = true;
+    moved = watch_ = true;
   }
-  if (last_ && !sending_ && !finished_) {
-    finished_ = moved = watch_ = true;
+  const std::uint32_t needed = rounds_needed();
+  if (round_ < needed || !clocks_.all_ended(needed)) return moved;
+  merge();
+  ++passed_steps_;
+  leave_boundary();
+  return true;
+}
+
+bool FreeRounds::cross_the_end(TimePoint now) noexcept {
+  if (sending_) return false;
+  if (stage_ == Stage::departing) {
+    merge();
+    stopped_ = watch_ = true;
+    tell_all();
+    stage_ = Stage::held;
+    return true;
+  }
+  if (stage_ == Stage::held) {
+    if (!clocks_.all_stopped()) return false;
+    stage_ = Stage::last_round;
+    depart(now);
+    return true;
+  }
+  if (!finished_) {
+    finished_ = watch_ = true;
     tell_all();
   }
-  if (!may_go_on()) return moved;
+  if (!clocks_.all_finished()) return false;
   merge();
-  if (!last_) ++passed_steps_;
-  stage_ = Stage::away;
-  passed_ = look_ = true;
+  leave_boundary();
   return true;
+}
+
+void FreeRounds::leave_boundary() noexcept {
+  stage_ = Stage::away;
+  passed_ = look_ = watch_ = true;
 }
 
 std::uint32_t FreeRounds::rounds_needed() const noexcept {
   if (!pace_.bounded || steps_ <= pace_.slack) return 0;
   return static_cast<std::uint32_t>(steps_ - pace_.slack);
-}
-
-bool FreeRounds::may_go_on() const noexcept {
-  if (last_) return finished_ && clocks_.all_finished();
-  const std::uint32_t needed = rounds_needed();
-  return round_ >= needed && clocks_.all_ended(needed);
 }
 
 void FreeRounds::merge() noexcept {

@@ -121,8 +121,9 @@ void FreeRounds::on_frame(const ParsedFrame& frame, TimePoint now) noexcept {
 
 void FreeRounds::learn(const FrameHeader& header, TimePoint now) noexcept {
   const bool clock = header.kind == FrameKind::clock;
-  const ClockNews news{header.epoch, header.round, clock ? header.offset : 0,
-                       clock && (header.flags & frame_flag::kFinal) != 0};
+  const bool final = header.kind != FrameKind::tail && (header.flags & frame_flag::kFinal) != 0;
+  const ClockNews news{header.epoch, header.round, clock ? header.offset : 0, final,
+                       clock && (header.flags & frame_flag::kOver) != 0};
   if (clocks_.learn(header.sender, news, now)) look_ = true;
 }
 
@@ -144,6 +145,7 @@ void FreeRounds::on_data(EpochState& epoch, const ParsedFrame& frame, TimePoint 
   const std::uint32_t index = shape_.frame_at(header.offset);
   // Beyond what a count holds a frame changes next to nothing; the sender still gets its answer.
   if (memory_.accumulator->contributors(index) == 0xFFFF) return;
+  if (stopped_ && (header.flags & frame_flag::kFinal) == 0) return;
   memory_.accumulator->add(index, frame.payload, memory_.snapshot.data());
   if (config_.observer != nullptr) config_.observer->added(header.sender, header.round, index);
 }
@@ -193,7 +195,8 @@ void FreeRounds::open_round(EpochState& epoch, Rank sender, TimePoint now) noexc
 // --- clocks --------------------------------------------------------------------------------------
 
 bool FreeRounds::tell(Rank to, std::uint16_t flags) noexcept {
-  if (finished_) flags |= frame_flag::kFinal;
+  if (stopped_) flags |= frame_flag::kFinal;
+  if (finished_) flags |= frame_flag::kOver;
   return port_.send_control(to,
                             FrameHeader{.kind = FrameKind::clock,
                                         .epoch = own_ != nullptr ? own_->program.epoch : 0,
@@ -223,7 +226,7 @@ void FreeRounds::tell_pending() noexcept {
 void FreeRounds::watch(TimePoint now) noexcept {
   if (!std::exchange(watch_, false) && now < clocks_.next_timer()) return;
   const bool held = stage_ == Stage::held;
-  const Clocks::Waits waits{held && !last_ ? rounds_needed() : 0, held && last_ && finished_,
+  const Clocks::Waits waits{held && !last_ ? rounds_needed() : 0, held && stopped_, finished_,
                             own_ != nullptr ? own_->program.epoch : 0};
   clocks_.wait_for(waits, now);
   while (const auto rank = clocks_.to_ask(now)) tell(*rank, frame_flag::kAsk);

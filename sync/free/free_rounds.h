@@ -19,8 +19,10 @@
 //           Nobody gives credit for a round more than s beyond its own steps, so ssp:0 exchanges
 //           and merges exactly what lock-step does (Ho et al. 2013 call the bound staleness; TSC
 //           2024 par. IV is its form for peers).
-//   finish  wait for the end of the own last multicast, send steps that have not travelled, wait
-//           until that has ended and everyone has come here, merge.
+//   finish  merge; wait until all live ranks have come here and what they sent before has ended;
+//           then one last round of everyone. What arrives in between is not merged: its sender's
+//           last parameters are still to come. So with select=all all ranks end with the mean of
+//           their last parameters, as after a round of lock-step.
 //
 // Epochs. Every rank prepares an epoch before anyone uses it (sync/view_agent.h), and a rank goes
 // over between two of its own multicasts, whatever its application does. A round's epoch is that in
@@ -94,7 +96,12 @@ class FreeRounds {
   std::optional<Rank> mismatch() const noexcept { return mismatch_; }
 
  private:
-  enum class Stage : std::uint8_t { away, departing, held };
+  enum class Stage : std::uint8_t {
+    away,       ///< The application computes.
+    departing,  ///< It handed a step over, or came to the end.
+    held,       ///< Until the others are near enough; at the end, until they have stopped.
+    last_round
+  };
   struct Totals {
     PortCounters port;
     std::uint64_t rx_payload_bytes = 0;
@@ -112,7 +119,8 @@ class FreeRounds {
   Totals totals() const noexcept;
   // Boundaries.
   bool cross_boundary(TimePoint now) noexcept;
-  bool may_go_on() const noexcept;
+  bool cross_the_end(TimePoint now) noexcept;
+  void leave_boundary() noexcept;
   void merge() noexcept;
   std::uint32_t rounds_needed() const noexcept;
   // Others' rounds.
@@ -138,9 +146,8 @@ class FreeRounds {
   // This rank's rounds.
   std::uint32_t round_ = 0;  ///< Under way, or the next to begin; as many have ended.
   bool sending_ = false;
-  std::uint64_t steps_ = 0;           ///< Of the application.
-  std::uint64_t departed_steps_ = 0;  ///< Of which so many have travelled, or do now.
-  bool finished_ = false;
+  std::uint64_t steps_ = 0;  ///< Of the application.
+  bool stopped_ = false, finished_ = false;
   TimePoint departed_at_{};
   Totals at_report_;
 

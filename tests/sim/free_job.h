@@ -31,11 +31,8 @@ class Replay {
   }
   std::vector<double>& parameters(Rank rank) { return ranks_[rank]->w; }
   std::size_t departures(Rank rank) const { return ranks_[rank]->sent.size(); }
-  /// Frames of `sender` that `rank` merged in all.
-  std::uint64_t merged_from(Rank rank, Rank sender) const {
-    const auto& heard = ranks_[rank]->heard;
-    const auto at = heard.find(sender);
-    return at == heard.end() ? 0 : at->second;
+  const std::vector<double>& last_sent(Rank rank) const {
+    return ranks_[rank]->sent.rbegin()->second;
   }
 
  private:
@@ -46,7 +43,6 @@ class Replay {
     void departed(std::uint32_t round) noexcept override { sent[round] = w; }
     void added(Rank sender, std::uint32_t round, std::uint32_t frame) noexcept override {
       const auto& from = all.ranks_[sender]->sent.at(round);
-      ++heard[sender];
       const std::size_t end = std::min(w.size(), (frame + 1) * all.frame_);
       for (std::size_t i = frame * all.frame_; i < end; ++i) {
         sums[i] += from[i];
@@ -64,7 +60,6 @@ class Replay {
     std::vector<double> w, sums;
     std::vector<int> counts;
     std::map<std::uint32_t, std::vector<double>> sent;
-    std::map<Rank, std::uint64_t> heard;
   };
 
   std::size_t frame_;
