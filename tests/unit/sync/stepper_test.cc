@@ -64,6 +64,39 @@ TEST(Stepper, BspRoundsAfterEveryStepAndPeriodicAfterEveryHth) {
   }
 }
 
+// Every step is handed over; rounds that ended are reported one per step, oldest first, and what is
+// left at the end.
+TEST(Stepper, FreePacesHandOverEveryStep) {
+  for (const char* pace : {"pace=async", "pace=ssp:2"}) {
+    Floats w(3, 0.0F);
+    Alone rounds;
+    Stepper stepper(policy_of(pace), w, rounds, 1);
+    EXPECT_EQ(stepper.stream().data(), w.data());
+    const auto ends = [&](std::initializer_list<std::uint32_t> numbers) {
+      for (const auto number : numbers) {
+        rounds.ended.emplace_back();
+        rounds.ended.back().round = number;
+      }
+      const auto closed = stepper.step();
+      EXPECT_TRUE(closed);
+      return closed && *closed ? static_cast<int>((*closed)->round) : -1;
+    };
+    EXPECT_EQ(ends({}), -1);
+    EXPECT_EQ(ends({0, 1}), 0);
+    EXPECT_EQ(ends({}), 1);
+    EXPECT_EQ(ends({2, 3}), 2);
+    rounds.ended.emplace_back();
+    rounds.ended.back().round = 4;
+    const auto rest = stepper.finish();
+    ASSERT_TRUE(rest);
+    ASSERT_EQ(rest->size(), 2U);
+    EXPECT_EQ((*rest)[0].round, 3U);
+    EXPECT_EQ((*rest)[1].round, 4U);
+    EXPECT_EQ(rounds.lasts, (std::vector<bool>{false, false, false, false, true}));
+    EXPECT_EQ(rounds.pushed, 0U);
+  }
+}
+
 TEST(Stepper, OverlapWaitsOnlyAtItsCap) {
   Floats w(3, 0.0F);
   Alone rounds;
