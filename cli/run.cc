@@ -55,6 +55,7 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
 
 Result<void> run(const RunCommand& command) {
   const RunOptions& options = command.options;
+  if (auto ok = check_rounds(options.policy); !ok) return ok;
   if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
   if (auto ok = check_transport_name(options, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;

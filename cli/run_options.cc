@@ -224,7 +224,16 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
 }
 }  // namespace
 
+Result<void> check_rounds(const std::string& text) {
+  const auto policy = parse_policy(text);
+  if (!policy || !policy->free()) return {};
+  return bad_input(
+      "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
+      "use `selmcast train`, or pace=bsp");
+}
+
 Result<void> check_simulated(const Policy& policy) {
+  if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
   if (policy.model_copies() > 0) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate is about; "

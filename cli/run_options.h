@@ -33,6 +33,10 @@ struct RunOptions {
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
 
+/// Refuses (bad_input) policies whose pace is about an application's steps, for commands without
+/// one. A policy that cannot be parsed is left to others.
+Result<void> check_rounds(const std::string& policy);
+
 /// Adds the options to a subcommand.
 void add_run_options(CLI::App& command, RunOptions& options);
 /// The options as arguments of a child `worker`, without --json.

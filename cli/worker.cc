@@ -57,6 +57,7 @@ Result<void> run_worker(const WorkerCommand& command) {
   std::vector<std::string> interfaces;
   if (!place.interface.empty()) interfaces.push_back(place.interface);
   if (auto ok = check_transport_name(command.options, interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = check_rounds(command.options.policy); !ok) return ok;
   if (auto ok = check_run_options(command.options, place.world, 1); !ok) return ok;
   auto address = parse_store_address(place.rendezvous);
   if (!address) return std::move(address).error();

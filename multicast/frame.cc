@@ -33,7 +33,7 @@ std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payl
 
 bool known_kind(std::uint8_t kind) noexcept {
   return kind >= static_cast<std::uint8_t>(FrameKind::data) &&
-         kind <= static_cast<std::uint8_t>(FrameKind::alive);
+         kind <= static_cast<std::uint8_t>(FrameKind::clock);
 }
 
 }  // namespace
@@ -157,6 +157,8 @@ const char* to_string(FrameKind kind) noexcept {
       return "evict";
     case FrameKind::alive:
       return "alive";
+    case FrameKind::clock:
+      return "clock";
   }
   return "invalid";
 }

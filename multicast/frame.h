@@ -27,14 +27,21 @@ enum class FrameKind : std::uint8_t {
   ack = 5,    ///< "I need nothing more from you in this round." No payload.
   evict = 6,  ///< "I stopped serving you in this round." No payload.
   alive = 7,  ///< "I live but am not in that round yet." No payload.
+  /// "My rounds below `round` have ended, `round` is of `epoch`, and my application has done
+  /// `offset` steps." No payload. Only where senders run freely.
+  clock = 8,
 };
 
 namespace frame_flag {
 inline constexpr std::uint16_t kRepair = 1;  ///< data: a retransmission.
 inline constexpr std::uint16_t kPatch = 2;   ///< data: a first transmission by unicast.
-inline constexpr std::uint16_t kFinal = 4;   ///< tail: the round's last frame was sent.
+/// tail: the round's last frame was sent; data: it is the sender's last round; clock: no more
+/// steps.
+inline constexpr std::uint16_t kFinal = 4;
 inline constexpr std::uint16_t kGaveUp =
-    8;  ///< ack: the receiver stopped waiting, data is missing.
+    8;                                      ///< ack: the receiver stopped waiting, data is missing.
+inline constexpr std::uint16_t kAsk = 16;   ///< clock: tell me yours.
+inline constexpr std::uint16_t kOver = 32;  ///< clock: the last round has ended.
 }  // namespace frame_flag
 
 struct FrameHeader {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/wire.h"
 #include "multicast/digest.h"
 
@@ -24,6 +25,8 @@ ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
       settings_(settings),
       shape_(settings.shape),
       epoch_(settings.epoch),
+      credit_repeat_(settings.free_running ? std::max(kCreditRepeat, settings.timeout / 16)
+                                           : kCreditRepeat),
       sources_(settings.senders_max),
       source_index_(port.world(), kNoSource),
       dropped_ranks_(port.world(), 0),
@@ -31,6 +34,18 @@ ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
       backoff_(mix_seed(settings.seed ^ port.self())),
       loss_(mix_seed(settings.seed ^ (std::uint64_t{port.self()} << 32U) ^ 0x1055)) {
   for (auto& source : sources_) source.bitmap.resize(settings.shape.frames());  // set-up:
+  if (settings.free_running) {
+    begun_ = true;
+    set_window(settings.concurrent);
+  }
+}
+
+void ReceiveSession::set_window(std::size_t senders) noexcept {
+  const std::uint64_t share =
+      std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders, 1),
+                              settings_.sender_window_bytes) /
+      (settings_.shape.frame_payload + kFrameHeaderBytes);
+  window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
 }
 
 void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
@@ -45,32 +60,53 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
   unsettled_ = matched_ = 0;
-  const std::uint64_t share =
-      std::min<std::uint64_t>(settings_.window_bytes / std::max<std::size_t>(senders.size(), 1),
-                              settings_.sender_window_bytes) /
-      (shape_.frame_payload + kFrameHeaderBytes);
-  window_frames_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(share, 2, 1U << 30U));
+  set_window(senders.size());
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
-    auto& source = sources_[s];
     source_index_[senders[s]] = static_cast<std::uint16_t>(s);
-    source.rank = senders[s];
-    source.range = shape_.range_of(shards.empty() ? Shard() : shards[s]);
-    source.bitmap.begin(source.range.first, source.range.end);
-    source.digest = source.tail_digest = 0;
-    source.tail_final = source.credit_due = false;
-    source.tail_end = source.credit = source.nacked_end = source.range.first;
-    source.nack_at = source.again_at = kNever;
-    source.patience = kPatienceFirst;
-    source.last_heard = source.last_progress = now;
-    source.state = dropped_ranks_[source.rank] != 0 ? SenderState::lost : SenderState::hearing;
-    if (source.state != SenderState::hearing) {
-      gave_up_round_[source.rank] = round + 1;
-      continue;
-    }
-    ++unsettled_;
-    grant(source, now);
+    start(sources_[s], senders[s], round, shards.empty() ? Shard() : shards[s], now);
   }
+}
+
+void ReceiveSession::open(TimePoint now, Rank sender, std::uint32_t round) noexcept {
+  if (source_index_[sender] == kNoSource) {
+    SELMCAST_CHECK(source_count_ < sources_.size(), "more senders than senders_max");
+    source_index_[sender] = static_cast<std::uint16_t>(source_count_++);
+  }
+  auto& source = sources_[source_index_[sender]];
+  SELMCAST_CHECK(source.state != SenderState::hearing, "the sender's last round is not settled");
+  start(source, sender, round, {}, now);
+  wake_at(now);
+}
+
+std::optional<std::uint32_t> ReceiveSession::opened(Rank sender) const noexcept {
+  const std::uint16_t index = source_index_[sender];
+  return index == kNoSource ? std::nullopt : std::optional(sources_[index].round);
+}
+
+void ReceiveSession::supersede(Rank sender) noexcept {
+  if (Source* source = source_of(sender)) settle(*source, SenderState::evicted_us);
+}
+
+void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard shard,
+                           TimePoint now) noexcept {
+  source.rank = rank;
+  source.round = round;
+  source.range = shape_.range_of(shard);
+  source.bitmap.begin(source.range.first, source.range.end);
+  source.digest = source.tail_digest = 0;
+  source.tail_final = source.credit_due = false;
+  source.tail_end = source.credit = source.nacked_end = source.range.first;
+  source.nack_at = source.again_at = kNever;
+  source.patience = kPatienceFirst;
+  source.last_heard = source.last_progress = now;
+  source.state = dropped_ranks_[rank] != 0 ? SenderState::lost : SenderState::hearing;
+  if (source.state != SenderState::hearing) {
+    gave_up_round_[rank] = round + 1;
+    return;
+  }
+  ++unsettled_;
+  grant(source, now);
 }
 
 ReceiveSession::Source* ReceiveSession::source_of(Rank rank) noexcept {
@@ -87,14 +123,15 @@ void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
   Source* source = source_of(from);
   if (source == nullptr) return;
   source->last_heard = now;
-  source->next_credit = now + kCreditRepeat;
+  source->next_credit = now + credit_repeat_;
+  if (settings_.free_running && !begun_by_sender(*source)) source->last_progress = now;
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
   if (source.state != SenderState::hearing) return;
   source.state = state;
   --unsettled_;
-  if (state != SenderState::complete) gave_up_round_[source.rank] = round_ + 1;
+  if (state != SenderState::complete) gave_up_round_[source.rank] = source.round + 1;
 }
 
 void ReceiveSession::drop(Rank rank) noexcept {
@@ -108,21 +145,22 @@ void ReceiveSession::grant(Source& source, TimePoint now) noexcept {
       frames, std::uint64_t{std::max(source.bitmap.horizon(), source.tail_end)} + window_frames_));
   const FrameHeader header{.kind = FrameKind::credit,
                            .epoch = epoch_,
-                           .round = round_,
+                           .round = source.round,
                            .offset = std::min(shape_.offset_of(limit), shape_.bytes)};
   source.credit_due = !port_.send_control(source.rank, header, {});
   if (!source.credit_due) source.credit = limit;
-  source.next_credit = now + kCreditRepeat;
+  source.next_credit = now + credit_repeat_;
 }
 
 Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::byte> payload,
                                 TimePoint now) noexcept {
   const auto& shape = shape_;
-  if (!begun_ || header.epoch != epoch_ || header.round != round_) {
+  Source* source = source_of(header.sender);
+  if (!begun_ || header.epoch != epoch_ ||
+      header.round != (source != nullptr ? source->round : round_)) {
     ++counters_.stale;
     return Verdict::stale;
   }
-  Source* source = source_of(header.sender);
   if (source == nullptr) return Verdict::foreign;
   if (source->state != SenderState::hearing) {
     ++counters_.duplicates;
@@ -188,7 +226,7 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
   }
   std::array<std::byte, FramePort::kControlPayloadMax> payload;
   const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
-  const FrameHeader header{.kind = FrameKind::nack, .epoch = epoch_, .round = round_};
+  const FrameHeader header{.kind = FrameKind::nack, .epoch = epoch_, .round = source.round};
   if (!port_.send_control(source.rank, header, {payload.data(), bytes})) {
     source.nack_at = now + microseconds(100);
     wake_at(source.nack_at);
@@ -214,7 +252,7 @@ void ReceiveSession::try_complete(Source& source) noexcept {
     mismatch_ = source.rank;
   }
   settle(source, SenderState::complete);
-  send_ack(source.rank, epoch_, round_, false);
+  send_ack(source.rank, epoch_, source.round, false);
 }
 
 void ReceiveSession::send_ack(Rank to, std::uint32_t epoch, std::uint32_t round,
@@ -229,7 +267,8 @@ void ReceiveSession::send_ack(Rank to, std::uint32_t epoch, std::uint32_t round,
 }
 
 void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
-  if (header.epoch < epoch_ || (begun_ && header.round <= round_)) {
+  const auto last = settings_.free_running ? opened(header.sender) : std::optional(round_);
+  if (header.epoch < epoch_ || (begun_ && last && header.round <= *last)) {
     send_ack(header.sender, header.epoch, header.round,
              gave_up_round_[header.sender] == header.round + 1);
     return;
@@ -243,8 +282,8 @@ void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
 void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,
                                 TimePoint now) noexcept {
   if (header.kind != FrameKind::tail && header.kind != FrameKind::evict) return;
-  const bool current = begun_ && header.epoch == epoch_ && header.round == round_;
-  Source* source = current ? source_of(header.sender) : nullptr;
+  Source* source = begun_ && header.epoch == epoch_ ? source_of(header.sender) : nullptr;
+  if (source != nullptr && source->round != header.round) source = nullptr;
   if (header.kind == FrameKind::evict) {
     if (source != nullptr) settle(*source, SenderState::evicted_us);
     return;
@@ -290,7 +329,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
                                        source.last_progress + 3 * settings_.timeout);
     if (expires <= now) {
       settle(source, SenderState::silent);
-      send_ack(source.rank, epoch_, round_, true);
+      send_ack(source.rank, epoch_, source.round, true);
       continue;
     }
     wake_at(std::min({source.nack_at, source.again_at, expires, source.next_credit}));

@@ -6,6 +6,10 @@
 // arrived and its digest matches; or when it is given up: lost, evicting us, silent for `timeout`,
 // or without progress for three times that long (longer than a
 // sender waits for the one receiver that holds up its lane).
+//
+// Rounds are numbered by their senders. In lock-step begin() opens the same round of all senders;
+// where senders run freely, open() opens the next round of one of them, and only silence counts
+// against a sender that has not begun that round yet.
 #pragma once
 
 #include <array>
@@ -30,6 +34,9 @@ struct ReceiveSettings {
   double loss = 0.0;        ///< Share of data frames dropped on purpose.
   std::uint64_t seed = 1;   ///< For back-off and loss.
   std::uint32_t epoch = 0;  ///< Rounds of earlier epochs count as over.
+  /// Rounds are opened one sender at a time by open(); window_bytes is shared by `concurrent`.
+  bool free_running = false;
+  std::uint32_t concurrent = 1;
 };
 
 /// What to do with a data frame.
@@ -63,6 +70,13 @@ class ReceiveSession {
   /// bytes each sender sends; empty = all of them.
   void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, std::span<const Rank> senders,
              std::uint64_t bytes, std::span<const Shard> shards = {}) noexcept;
+  /// free_running: opens the next round of one sender, whose last one is settled, and grants the
+  /// first credit. `senders_max` counts the ranks that are ever named.
+  void open(TimePoint now, Rank sender, std::uint32_t round) noexcept;
+  /// The round of `sender` that was opened last, settled or not.
+  std::optional<std::uint32_t> opened(Rank sender) const noexcept;
+  /// free_running: the sender is known to have ended its open round without this rank.
+  void supersede(Rank sender) noexcept;
 
   /// A checked data frame. On `fresh` the caller merges the payload before anything else.
   Verdict on_data(const FrameHeader& header, std::span<const std::byte> payload,
@@ -77,6 +91,8 @@ class ReceiveSession {
   TimePoint next_timer() const noexcept { return next_timer_; }
 
   bool done() const noexcept { return unsettled_ == 0; }
+  /// Senders whose open round is not settled.
+  std::uint32_t unsettled() const noexcept { return unsettled_; }
   SenderState state(Rank rank) const noexcept;
   /// A sender whose frames all arrived but whose digest differs; the round has failed.
   std::optional<Rank> digest_mismatch() const noexcept { return mismatch_; }
@@ -87,6 +103,7 @@ class ReceiveSession {
  private:
   struct Source {
     Rank rank = 0;
+    std::uint32_t round = 0;
     SenderState state = SenderState::none;
     FrameRange range;  ///< What it sends.
     FrameBitmap bitmap;
@@ -105,6 +122,11 @@ class ReceiveSession {
   static constexpr std::uint16_t kNoSource = 0xFFFF;
 
   Source* source_of(Rank rank) noexcept;
+  void start(Source& source, Rank rank, std::uint32_t round, Shard shard, TimePoint now) noexcept;
+  void set_window(std::size_t senders) noexcept;
+  bool begun_by_sender(const Source& source) const noexcept {
+    return source.bitmap.present() > 0 || source.tail_end > 0 || source.tail_final;
+  }
   std::uint32_t known_end(const Source& source) const noexcept;
   void notice_gaps(Source& source, TimePoint now) noexcept;
   void send_nack(Source& source, bool all, TimePoint now) noexcept;
@@ -118,7 +140,9 @@ class ReceiveSession {
   FramePort& port_;
   ReceiveSettings settings_;
   StreamShape shape_;  ///< Of the round.
-  std::uint32_t epoch_ = 0, round_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t round_ = 0;  ///< In lock-step.
+  Duration credit_repeat_;
   bool begun_ = false;
   std::uint32_t window_frames_ = 1;  ///< Per sender, this round.
   std::vector<Source> sources_;      ///< [0, source_count_) are in use.

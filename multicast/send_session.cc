@@ -38,9 +38,10 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
 
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
                         std::span<const std::byte> data, RegionId region,
-                        std::span<const LaneSpec> lanes, Kbps wire_kbps) noexcept {
+                        std::span<const LaneSpec> lanes, Kbps wire_kbps, bool last) noexcept {
   SELMCAST_CHECK(data.size() <= settings_.shape.bytes, "a round of at most the stream");
   shape_.bytes = data.size();
+  flags_ = last ? frame_flag::kFinal : std::uint16_t{0};
   begun_ = true;
   epoch_ = epoch;
   round_ = round;
@@ -192,7 +193,8 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
   std::uint32_t sent = 0;
   while (lane.next_frame < credit && lane.next_send <= now) {
     const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
-    const std::uint16_t flags = lane.spec->patch ? frame_flag::kPatch : std::uint16_t{0};
+    const auto flags =
+        static_cast<std::uint16_t>(flags_ | (lane.spec->patch ? frame_flag::kPatch : 0));
     const FrameRun run{epoch_, round_, 0, flags, lane.next_frame, count, data_, region_};
     if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
     extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
@@ -212,8 +214,8 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     if (!run) break;
     if (!run->several && settled(peers_[run->receiver].state)) continue;
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
-    const FrameRun frames{epoch_,     round_,     0,     frame_flag::kRepair,
-                          run->first, run->count, data_, region_};
+    const auto flags = static_cast<std::uint16_t>(flags_ | frame_flag::kRepair);
+    const FrameRun frames{epoch_, round_, 0, flags, run->first, run->count, data_, region_};
     // Cannot be refused: a slot is free, and nothing else lets it say no.
     static_cast<void>(port_.send_frames(to, shape_, frames));
     const int share = fresh_left ? kRepairShare : 1;

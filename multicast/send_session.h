@@ -51,10 +51,10 @@ class SendSession {
 
   /// Starts a round. `data` is what it sends, at most as much as the settings' stream and within
   /// what is registered as `region`; it must not change until done(). `lanes` must stay valid until
-  /// then. `wire_kbps` paces each lane.
+  /// then. `wire_kbps` paces each lane. `last`: the data says that this is the sender's last round.
   void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
              std::span<const std::byte> data, RegionId region, std::span<const LaneSpec> lanes,
-             Kbps wire_kbps) noexcept;
+             Kbps wire_kbps, bool last = false) noexcept;
 
   /// A checked CREDIT, NACK or ACK frame of any epoch and round.
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
@@ -120,6 +120,7 @@ class SendSession {
   const std::byte* data_ = nullptr;
   RegionId region_ = 0;
   Kbps wire_kbps_ = 1;
+  std::uint16_t flags_ = 0;  ///< Of all data.
   std::vector<Peer> peers_;
   std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
   std::size_t lane_count_ = 0;

@@ -68,6 +68,17 @@ void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte*
   }
 }
 
+void Accumulator::move_to(const float* own, const std::byte* sent) noexcept {
+  for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
+    if (counts_[frame] == 0) continue;
+    const std::uint64_t at = shape_.offset_of(frame);
+    const std::size_t first = at / sizeof(float);
+    kernels::move_differences(sums_.data() + first, own + first, sent + at,
+                              static_cast<float>(counts_[frame]),
+                              shape_.length_of(frame) / sizeof(float));
+  }
+}
+
 void Accumulator::finish(float* own, const std::byte* sent) noexcept {
   for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
     if (counts_[frame] > 0) finish_frame(frame, own, sent);

@@ -38,6 +38,10 @@ class Accumulator {
   void begin() noexcept { begin(shape_.bytes); }
   /// Adds one received frame. `sent` is the start of this rank's stream.
   void add(std::uint32_t frame, std::span<const std::byte> payload, const std::byte* sent) noexcept;
+  /// `average`, float32, not deterministic: what was added so far was compared with `sent`; makes
+  /// it a comparison with `own`, so that finish(own) is right although `own` moved away from
+  /// `sent`.
+  void move_to(const float* own, const std::byte* sent) noexcept;
   /// Mixes the sums into the parameters `own`. Frames without a contributor stay as they are.
   void finish(float* own, const std::byte* sent) noexcept;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "sync/free/free_rounds.h"
 #include "sync/parker.h"
 
 namespace selmcast {
@@ -25,6 +26,8 @@ Engine::Engine(Transport& transport, const EngineConfig& config)
   report_.given_up.reserve(config.world);
 }
 
+Engine::~Engine() = default;
+
 Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
   SELMCAST_CHECK(!parameters.empty(), "a parameter set holds at least one element");
   const auto& caps = transport_.capabilities();
@@ -45,7 +48,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   parameters_ = parameters;
   stream_ = std::as_bytes(parameters);
   try {
-    if (config_.element != WireElement::f32) {
+    if (config_.element != WireElement::f32 || config_.free) {
       encoded_.resize(shape_.bytes);
       stream_ = encoded_;
     }
@@ -53,7 +56,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
         std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element);
   } catch (const std::bad_alloc&) {
     const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1) +
-                                (config_.element == WireElement::f32 ? 0 : shape_.bytes);
+                                (encoded_.empty() ? 0 : shape_.bytes);
     return unavailable("no memory for an accumulator of " + std::to_string(bytes) +
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
@@ -61,6 +64,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   auto region = transport_.register_memory(stream_);
   if (!region) return std::move(region).error();
   stream_region_ = std::move(region).value();
+  if (config_.free) set_up_free();
   return {};
 }
 
@@ -147,6 +151,7 @@ std::size_t Engine::read_mail() noexcept {
     }
     ++done;
   }
+  if (free_ != nullptr) return done + read_free_mail();
   if (pending_ == nullptr) {
     if (auto offer = mailbox_.take()) {
       accept_offer(std::move(offer));
@@ -164,6 +169,7 @@ std::size_t Engine::read_mail() noexcept {
 }
 
 void Engine::drop_everywhere(Rank rank) noexcept {
+  if (free_ != nullptr) free_->lose(rank);
   for (EpochState* epoch : {current_.get(), pending_.get()}) {
     if (epoch == nullptr) continue;
     epoch->sender->drop(rank);
@@ -179,7 +185,11 @@ void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
     return fail(unavailable("no memory for the bookkeeping of " + std::to_string(shape_.bytes) +
                             " bytes of parameters; use fewer ranks on this host"));
   }
-  pending_ = std::move(epoch);
+  if (free_ != nullptr) {
+    free_->offer(std::move(epoch));
+  } else {
+    pending_ = std::move(epoch);
+  }
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
   }
@@ -207,7 +217,7 @@ Result<void> Engine::prepare(EpochState& epoch) {
     if (!id) return id.error();
     ids.emplace_back(group, *id);
   }
-  std::size_t lanes_max = 1, senders_max = 1;
+  std::size_t lanes_max = 1;
   for (const RoundPlan& plan : program.cycle) {
     std::vector<LaneSpec> lanes;
     if (plan.multicast && !plan.receivers.empty()) {
@@ -221,18 +231,40 @@ Result<void> Engine::prepare(EpochState& epoch) {
     for (std::size_t i = 0; i < plan.shards.size(); ++i) lanes[i].shard = plan.shards[i];
     for (const Rank to : plan.patches) lanes.push_back(unicast_lane(to, true));
     lanes_max = std::max(lanes_max, lanes.size());
-    senders_max = std::max(senders_max, plan.senders.size());
     epoch.lanes.push_back(std::move(lanes));
   }
   const auto& caps = transport_.capabilities();
   epoch.sender = std::make_unique<SendSession>(
       *port_, SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
                            static_cast<std::uint32_t>(lanes_max)});
-  epoch.receiver = std::make_unique<ReceiveSession>(
-      *port_, ReceiveSettings{shape_, config_.timeout, caps.receive_window_bytes,
-                              caps.sender_window_bytes, static_cast<std::uint32_t>(senders_max),
-                              config_.loss, config_.seed + program.epoch, program.epoch});
+  epoch.receiver = std::make_unique<ReceiveSession>(*port_, receive_settings(program));
   return {};
+}
+
+ReceiveSettings Engine::receive_settings(const Program& program) const {
+  const auto& caps = transport_.capabilities();
+  std::size_t most = 1;
+  std::vector<Rank> ever;
+  for (const RoundPlan& plan : program.cycle) {
+    most = std::max(most, plan.senders.size());
+    ever.insert(ever.end(), plan.senders.begin(), plan.senders.end());
+  }
+  ReceiveSettings out{shape_,
+                      config_.timeout,
+                      caps.receive_window_bytes,
+                      caps.sender_window_bytes,
+                      static_cast<std::uint32_t>(most),
+                      config_.loss,
+                      config_.seed + program.epoch,
+                      program.epoch};
+  if (!config_.free) return out;
+  std::sort(ever.begin(), ever.end());
+  ever.erase(std::unique(ever.begin(), ever.end()), ever.end());
+  out.free_running = true;
+  out.senders_max = static_cast<std::uint32_t>(std::max<std::size_t>(ever.size(), 1));
+  // Senders of different rounds meet at a receiver, but seldom many more than the plan has.
+  out.concurrent = static_cast<std::uint32_t>(std::min<std::size_t>(ever.size(), 2 * most));
+  return out;
 }
 
 void Engine::switch_epoch(std::uint32_t first_round) noexcept {

@@ -5,6 +5,7 @@
 // the atomics below; the driver takes no lock and never waits for the others.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -27,6 +28,15 @@ struct Elements {
   std::size_t count = 0;
 };
 
+class FreeObserver;
+class FreeRounds;
+
+/// Rounds that every rank begins in its own time, see sync/free/free_rounds.h.
+struct FreePace {
+  bool bounded = false;  ///< No rank begins a step more than `slack` beyond the slowest.
+  std::uint32_t slack = 0;
+};
+
 struct EngineConfig {
   std::uint32_t job = 0;
   Rank self = 0;
@@ -44,6 +54,10 @@ struct EngineConfig {
   std::uint32_t frame_bytes = 0;  ///< Header and payload; the same on all ranks of the job.
   /// Share of the planned wire rate that fresh data may use; the rest is for repair and control.
   double headroom = 0.95;
+  /// Absent: lock-step. Otherwise needs mix=average, f32, and programs that do not move groups; not
+  /// deterministic.
+  std::optional<FreePace> free;
+  FreeObserver* observer = nullptr;  ///< Of free rounds; for tests.
 };
 
 /// One epoch's program with what executing it takes. Made by the control thread, completed and used
@@ -75,6 +89,7 @@ class Engine {
  public:
   /// `transport` must outlive the engine.
   Engine(Transport& transport, const EngineConfig& config);
+  ~Engine();
 
   // Set-up, by the thread that will drive, before the first progress().
   /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
@@ -96,6 +111,13 @@ class Engine {
   Result<RoundReport> wait();
   /// The report of the exchange that ended last; valid until the next push().
   const RoundReport& report() const noexcept { return report_; }
+  // With free rounds push() hands over the parameters of one more step, and "closed" means that
+  // they are mixed and the application's again. report() is that of the last round that ended.
+  /// Instead of a last push(), once: there is no further step. Closes when all live ranks came
+  /// here.
+  void push_last() noexcept;
+  /// Rounds of this rank that ended since the push() before; valid until the next one.
+  std::span<const RoundReport> ended() const noexcept { return {ended_.data(), ended_count_}; }
 
   // [control]
   /// Offers the program of the next epoch. At most one offer is open at a time.
@@ -159,6 +181,12 @@ class Engine {
   void fail_broken() noexcept;
   Totals totals() const noexcept;
   void drop_everywhere(Rank rank) noexcept;
+  // Free rounds (engine_free.cc).
+  void set_up_free();
+  ReceiveSettings receive_settings(const Program& program) const;
+  std::size_t read_free_mail() noexcept;
+  std::size_t progress_free(TimePoint now) noexcept;
+  void close_boundary() noexcept;
 
   Transport& transport_;
   EngineConfig config_;
@@ -177,6 +205,8 @@ class Engine {
   std::vector<ReceiveRequest> returns_;
 
   // Driver only.
+  std::unique_ptr<FreeRounds> free_;  ///< Null in lock-step; otherwise it has the epochs.
+  bool at_boundary_ = false;          ///< It was told of the push() that is not closed yet.
   std::unique_ptr<EpochState> current_, pending_;
   std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;
@@ -192,6 +222,8 @@ class Engine {
   /// Rounds. [app] release in push() / [driver] acquire: what the application wrote to the
   /// parameters and part_.
   std::atomic<std::uint32_t> pushed_{0};
+  /// [app] relaxed in push_last() / [driver] relaxed; ordered by pushed_.
+  std::atomic<bool> pushed_last_{false};
   /// Rounds. [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed
   /// parameters.
   std::atomic<std::uint32_t> closed_{0};
@@ -208,7 +240,9 @@ class Engine {
   std::atomic<bool> failed_{false};
   Error error_;
 
-  RoundReport report_;  ///< Ordered by closed_ and pushed_.
+  RoundReport report_;  ///< Ordered by closed_ and pushed_, as are these:
+  std::array<RoundReport, 4> ended_;
+  std::size_t ended_count_ = 0;
 };
 
 }  // namespace selmcast

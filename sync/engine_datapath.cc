@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sync/engine.h"
+#include "sync/free/free_rounds.h"
 #include "sync/parker.h"
 
 namespace selmcast {
@@ -12,6 +13,7 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   if (failed_.load(std::memory_order_acquire) || port_ == nullptr) return 0;
   std::size_t done = read_mail();
   done += poll_transport(now);
+  if (free_ != nullptr) return done + progress_free(now);
   if (!running_ && may_begin()) {
     begin_round(now);
     ++done;
@@ -36,6 +38,7 @@ std::size_t Engine::progress(TimePoint now) noexcept {
 }
 
 TimePoint Engine::next_timer() const noexcept {
+  if (free_ != nullptr) return free_->next_timer();
   if (!running_) return kNever;
   return std::min(current_->sender->next_timer(), current_->receiver->next_timer());
 }
@@ -76,6 +79,7 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
   if (frame.error != FrameError::none || header.sender >= config_.world) return;
   // A group that this rank both sends to and hears may loop its own frames back.
   if (header.sender == config_.self) return;
+  if (free_ != nullptr) return free_->on_frame(frame, now);
   EpochState* epoch = epoch_of(header.epoch);
   if (epoch == nullptr) return;
   epoch->sender->heard(header.sender, now);
@@ -91,6 +95,7 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
     case FrameKind::evict:
       return epoch->receiver->on_control(header, frame.payload, now);
     case FrameKind::alive:
+    case FrameKind::clock:
       return;  // heard() above is all it is for.
   }
 }

@@ -230,6 +230,15 @@ void FinishDifference(float* own, const float* sum, float scale, std::size_t cou
   });
 }
 
+void MoveDifferences(float* sum, const float* own, const std::byte* sent, float times,
+                     std::size_t count) {
+  each<float>(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto moved = hn::Sub(hn::LoadU(d, own + i), F32::load(d, sent, i));
+    const auto change = hn::Mul(moved, hn::Set(d, times));
+    hn::StoreU(hn::Sub(hn::LoadU(d, sum + i), change), d, sum + i);
+  });
+}
+
 void FinishMean(WireElement element, float* own, const std::byte* sent, const float* sum,
                 float scale, std::size_t count) {
   with(element, [=](auto wire) HWY_ATTR {
@@ -376,6 +385,7 @@ HWY_EXPORT(AddDifference);
 HWY_EXPORT(Assign);
 HWY_EXPORT(Add);
 HWY_EXPORT(FinishDifference);
+HWY_EXPORT(MoveDifferences);
 HWY_EXPORT(FinishMean);
 HWY_EXPORT(FixedAddDifference);
 HWY_EXPORT(FixedAdd);
@@ -403,6 +413,10 @@ void add(WireElement element, float* sum, const std::byte* update, std::size_t c
 }
 void finish_difference(float* own, const float* sum, float scale, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(FinishDifference)(own, sum, scale, count);
+}
+void move_differences(float* sum, const float* own, const std::byte* sent, float times,
+                      std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(MoveDifferences)(sum, own, sent, times, count);
 }
 void finish_mean(WireElement element, float* own, const std::byte* sent, const float* sum,
                  float scale, std::size_t count) noexcept {

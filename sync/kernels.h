@@ -42,6 +42,10 @@ void assign(WireElement element, float* sum, const std::byte* update, std::size_
 void add(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept;
 /// own += sum * scale
 void finish_difference(float* own, const float* sum, float scale, std::size_t count) noexcept;
+/// sum -= times * (own - sent), float32: a sum of `times` differences from `sent` becomes one of
+/// differences from `own`.
+void move_differences(float* sum, const float* own, const std::byte* sent, float times,
+                      std::size_t count) noexcept;
 /// own = (sent + sum) * scale. With f32 `sent` may be `own` itself.
 void finish_mean(WireElement element, float* own, const std::byte* sent, const float* sum,
                  float scale, std::size_t count) noexcept;

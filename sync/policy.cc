@@ -48,8 +48,10 @@ constexpr Value kValues[] = {
     {Axis::route, "hier", ""},
     {Axis::route, "forest", ""},
     {Axis::pace, "bsp", "a round ends when all its deliveries have ended", true},
-    {Axis::pace, "ssp:s", ""},
-    {Axis::pace, "async", ""},
+    {Axis::pace, "ssp:s",
+     "rounds in every worker's own time; none begins a step more than s beyond the slowest"},
+    {Axis::pace, "async",
+     "rounds in every worker's own time; nobody waits for anybody before the end"},
     {Axis::pace, "overlap[:K]",
      "a round is always under way; a worker steps on meanwhile, at most K = 20 steps"},
     {Axis::pace, "periodic:H", "a round after every H steps"},
@@ -252,6 +254,32 @@ Result<void> check_steps(const Policy& policy) {
   return {};
 }
 
+/// What the paces ssp and async ask of the other axes.
+Result<void> check_free(const Words& words, Policy& policy) {
+  if (!policy.free()) return {};
+  const std::string pace =
+      policy.pace == PaceKind::ssp ? "policy: pace=ssp " : "policy: pace=async ";
+  if (policy.mix != MixKind::average) {
+    return bad_input(pace + "merges whatever has arrived, of different rounds; use mix=average");
+  }
+  if (policy.slim || policy.element != WireElement::f32) {
+    return bad_input(pace + "merges float32 as it is; use codec=identity");
+  }
+  if (words[static_cast<std::size_t>(Axis::groups)] &&
+      (policy.groups == GroupKind::rows || policy.join_budget > 0)) {
+    return bad_input(pace +
+                     "needs groups of one sender each that are joined for the whole cycle, as "
+                     "senders are in different rounds; use groups=sender");
+  }
+  if (policy.route == RouteKind::servers) {
+    return bad_input(pace +
+                     "has rounds of one sender each, and servers gather from all ranks at "
+                     "once; use route=star");
+  }
+  policy.groups = GroupKind::sender;
+  return {};
+}
+
 Result<void> check_budget(const Policy& policy) {
   if (policy.join_budget == 0) return {};
   if (policy.select != SelectKind::selmcast) {
@@ -285,6 +313,8 @@ std::string pace_text(const Policy& policy) {
   if (policy.pace == PaceKind::stages) {
     return policy.stage_share ? "stages:" + shortest(*policy.stage_share) : "stages";
   }
+  if (policy.pace == PaceKind::async) return "async";
+  if (policy.pace == PaceKind::ssp) return "ssp:" + std::to_string(policy.pace_steps);
   return (policy.pace == PaceKind::overlap ? "overlap:" : "periodic:") +
          std::to_string(policy.pace_steps);
 }
@@ -307,6 +337,7 @@ std::string codec_text(const Policy& policy) {
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_stages(words, policy); !ok) return ok;
+  if (auto ok = check_free(words, policy); !ok) return ok;
   if (auto ok = check_steps(policy); !ok) return ok;
   if (auto ok = check_budget(policy); !ok) return ok;
   if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {

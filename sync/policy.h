@@ -15,7 +15,7 @@ namespace selmcast {
 
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
-enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages };
+enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
 enum class MixKind : std::uint8_t { average, sgd, compensate, lgp };
 enum class GroupKind : std::uint8_t { rows, sender };
 
@@ -39,7 +39,8 @@ struct Policy {
   RouteKind route = RouteKind::star;
   std::uint32_t servers = 0;  ///< Of route=ps.
   PaceKind pace = PaceKind::bsp;
-  std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
+  /// Steps of a round; overlap: most steps beyond a departure; ssp: the bound s.
+  std::uint32_t pace_steps = 1;
   MixKind mix = MixKind::average;
   /// pace=stages: share of the parameters exchanged behind the barrier; absent: it adapts.
   std::optional<double> stage_share;
@@ -56,6 +57,8 @@ struct Policy {
   /// was given, otherwise max(4, ceil((n-1)/p)), with min(p, b) in place of p under a join budget
   /// b, which lets a rank hear so many new senders per round and no more.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
+  /// Whether every rank begins rounds in its own time (sync/free/).
+  bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
   /// How a round mixes what it receives: `compensate` is done around rounds that average.
   MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
   /// Of the model, kept beside the application's parameters.
@@ -69,7 +72,8 @@ struct Policy {
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.
 /// Words may be separated by any white space; each axis at most once; at most one bare name (`bsp`,
 /// `selmcast`, `orpheus`, `gossip`), which expands first, wherever it stands; explicit words
-/// override it. select=random without a groups word gets groups=sender.
+/// override it. select=random and the
+/// paces ssp and async without a groups word get groups=sender.
 Result<Policy> parse_policy(std::string_view text);
 /// Checks that need the number of workers: 1 <= p <= n-1, n <= 65 535.
 Result<void> check_policy(const Policy& policy, std::uint32_t workers);

@@ -90,6 +90,26 @@ Result<void> set_route(std::string_view text, Policy& policy) {
   return {};
 }
 
+namespace {
+
+Result<void> set_free_pace(std::string_view name, std::optional<std::string_view> argument,
+                           Policy& policy) {
+  constexpr std::uint32_t kSlackMax = 1'000'000;
+  policy.pace = name == "ssp" ? PaceKind::ssp : PaceKind::async;
+  if (policy.pace == PaceKind::async) return {};
+  const auto slack = argument ? number(*argument) : std::nullopt;
+  if (!slack || *slack > kSlackMax) {
+    return bad_input("policy: pace=ssp needs a number of steps s, 0 to " +
+                     std::to_string(kSlackMax) + ", found " +
+                     quoted(argument ? *argument : std::string_view("ssp")) +
+                     "; write for example pace=ssp:2");
+  }
+  policy.pace_steps = *slack;
+  return {};
+}
+
+}  // namespace
+
 Result<void> set_pace(std::string_view text, Policy& policy) {
   constexpr std::uint32_t kStepsMax = 1'000'000;
   const auto argument = argument_of(text);
@@ -103,6 +123,7 @@ Result<void> set_pace(std::string_view text, Policy& policy) {
     return bad_input("policy: pace=stages:s needs a share s from 0 to 1, found " + quoted(text) +
                      "; write for example pace=stages:0.25");
   }
+  if (name == "async" || name == "ssp") return set_free_pace(name, argument, policy);
   policy.pace = name == "overlap" ? PaceKind::overlap : PaceKind::periodic;
   policy.pace_steps = 20;
   if (!argument && policy.pace == PaceKind::overlap) return {};

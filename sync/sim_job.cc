@@ -16,7 +16,9 @@ struct Node {
   TimePoint ended{};
   bool dead = false;
   std::string error;
-  std::uint32_t closed = 0;
+  std::uint32_t closed = 0;  ///< Rounds, or steps handed over and given back.
+  bool finishing = false, finished = false;
+  TimePoint push_at = kNever;  ///< When what it computes will be done.
   std::vector<RoundReport> reports;
 };
 }  // namespace
@@ -40,14 +42,16 @@ struct SimJob::State {
   bool finished() const {
     return std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
       if (!active(node)) return true;
-      return node.rank ? node.rank->returned() : node.closed == config.rounds;
+      return node.rank ? node.rank->returned() : node.finished;
     });
   }
+  void begin_step(Rank rank, TimePoint now);
+  std::size_t push_due(TimePoint now);
   Result<void> set_up(const std::function<SimJob::Application(Rank)>& make);
   Result<void> add_application(Node& node, Rank rank, SimJob::Application application,
                                const std::vector<PeerAddress>& peers);
   std::size_t drive(TimePoint now);
-  void collect(Node& node);
+  void collect(Node& node, TimePoint now);
   void step_agents(TimePoint now);
   TimePoint next_time() const;
 };
@@ -100,6 +104,10 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
     engine.loss = config.loss;
     engine.seed = config.seed;
     engine.frame_bytes = config.network.max_frame_bytes;
+    if (config.policy.free()) {
+      engine.free = FreePace{config.policy.pace == PaceKind::ssp, config.policy.pace_steps};
+    }
+    if (!config.observers.empty()) engine.observer = config.observers[rank];
     node.engine = std::make_unique<Engine>(*node.transport, engine);
     if (make) {
       if (auto ok = add_application(node, rank, make(rank), peers); !ok) return ok;
@@ -109,7 +117,7 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
     node.agent = std::make_unique<ViewAgent>(
         *node.store, *node.engine,
         AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps});
-    if (!make) node.engine->push();
+    if (!make) begin_step(rank, network.clock().now());
   }
   return {};
 }
@@ -127,13 +135,39 @@ Result<void> SimJob::State::add_application(Node& node, Rank rank, SimJob::Appli
   return {};
 }
 
-void SimJob::State::collect(Node& node) {
+void SimJob::State::begin_step(Rank rank, TimePoint now) {
+  Node& node = nodes[rank];
+  if (config.on_step) config.on_step(rank, node.closed, now);
+  if (node.closed < config.rounds) {
+    node.push_at = now + (config.compute.empty() ? Duration::zero() : config.compute[rank]);
+  } else if (config.policy.free()) {
+    node.finishing = true;
+    node.engine->push_last();
+  } else {
+    node.finished = true;
+  }
+}
+
+std::size_t SimJob::State::push_due(TimePoint now) {
+  std::size_t done = 0;
+  for (Rank rank = 0; rank < nodes.size(); ++rank) {
+    Node& node = nodes[rank];
+    if (!active(node) || node.push_at > now) continue;
+    node.push_at = kNever;
+    if (config.work) config.work(rank, node.closed, (*parameters)[rank]);
+    node.engine->push();
+    ++done;
+  }
+  return done;
+}
+
+void SimJob::State::collect(Node& node, TimePoint now) {
   if (node.rank) {
     const bool before = node.rank->returned();
     while (node.rank->resume()) {
     }
     if (node.rank->returned() && !before) {
-      node.ended = network.clock().now();
+      node.ended = now;
       if (!node.rank->result()) node.error = node.rank->result().error().message;
     }
     return;
@@ -142,18 +176,27 @@ void SimJob::State::collect(Node& node) {
     node.error = node.engine->error().message;
     return;
   }
-  if (node.engine->exchanges_closed() == node.closed) return;
+  if (node.finished || node.engine->exchanges_closed() == node.closed) return;
+  if (config.policy.free()) {
+    const auto ended = node.engine->ended();
+    node.reports.insert(node.reports.end(), ended.begin(), ended.end());
+  } else {
+    node.reports.push_back(node.engine->report());
+  }
+  if (node.finishing) {
+    node.finished = true;
+    return;
+  }
   ++node.closed;
-  node.reports.push_back(node.engine->report());
-  if (node.closed < config.rounds) node.engine->push();
+  begin_step(static_cast<Rank>(&node - nodes.data()), now);
 }
 
 std::size_t SimJob::State::drive(TimePoint now) {
-  std::size_t done = 0;
+  std::size_t done = push_due(now);
   for (Node& node : nodes) {
     if (!active(node)) continue;
     done += node.engine->progress(now);
-    collect(node);
+    collect(node, now);
   }
   return done;
 }
@@ -163,7 +206,7 @@ void SimJob::State::step_agents(TimePoint now) {
     if (!active(node)) continue;
     static_cast<void>(node.store->update(Duration::zero()));
     if (auto ok = node.agent->step(now); !ok) node.engine->fail(ok.error());
-    collect(node);
+    collect(node, now);
   }
   next_agents = now + config.agent_period;
 }
@@ -173,7 +216,7 @@ TimePoint SimJob::State::next_time() const {
   if (!actions.empty()) next = std::min(next, actions.begin()->first);
   for (const Node& node : nodes) {
     if (!active(node)) continue;
-    next = std::min(next, node.engine->next_timer());
+    next = std::min({next, node.push_at, node.engine->next_timer()});
     if (node.rank) next = std::min(next, node.rank->wakes_at());
   }
   return next;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sync/sim_rank.h"
@@ -16,7 +17,14 @@ struct SimJobConfig {
   SimConfig network;  ///< One link per rank.
   Policy policy;
   std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
-  std::uint32_t rounds = 1;            ///< Of a job without applications.
+  std::uint32_t rounds = 1;            ///< Of every rank; under pace=ssp and async, steps.
+  /// How long a rank computes before each of them, by rank; empty: not at all.
+  std::vector<Duration> compute;
+  /// What a rank then does to its parameters, in step `step` of its own, counted from 0.
+  std::function<void(Rank rank, std::uint32_t step, std::span<float> parameters)> work;
+  /// Called as it begins to compute that step, at `now`; also once after the last, with `rounds`.
+  std::function<void(Rank rank, std::uint32_t step, TimePoint now)> on_step;
+  std::vector<FreeObserver*> observers;  ///< By rank, or empty.
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;
   bool deterministic = false;
@@ -28,7 +36,8 @@ struct SimJobConfig {
 };
 
 struct SimJobResult {
-  /// By rank; a rank that died has fewer. Applications keep their own.
+  /// By rank; a rank that died has fewer. Applications keep their own. Under pace=ssp and async:
+  /// rounds of this rank that ended.
   std::vector<std::vector<RoundReport>> reports;
   std::vector<TimePoint> ended;     ///< By rank: when its application returned.
   std::vector<std::string> errors;  ///< By rank; empty when it finished or died.

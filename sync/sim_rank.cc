@@ -72,4 +72,13 @@ Result<RoundReport> SimRank::wait() {
   return engine_.report();
 }
 
+Result<void> SimRank::pass(bool last, std::vector<RoundReport>& ended) {
+  last ? engine_.push_last() : engine_.push();
+  ++pushed_;
+  auto closed = wait();
+  if (!closed) return std::move(closed).error();
+  ended.insert(ended.end(), engine_.ended().begin(), engine_.ended().end());
+  return {};
+}
+
 }  // namespace selmcast

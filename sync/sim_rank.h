@@ -37,6 +37,7 @@ class SimRank final : public Rounds {
   void push_part(std::size_t first, std::size_t count) override;
   bool settled() const noexcept override;
   Result<RoundReport> wait() override;
+  Result<void> pass(bool last, std::vector<RoundReport>& ended) override;
 
   // [simulation]
   void start(Application application);

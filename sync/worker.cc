@@ -33,6 +33,14 @@ class EngineRounds final : public Rounds {
     return engine_.exchanges_closed() == pushed_ || engine_.failed();
   }
   Result<RoundReport> wait() override { return engine_.wait(); }
+  Result<void> pass(bool last, std::vector<RoundReport>& ended) override {
+    last ? engine_.push_last() : engine_.push();
+    ++pushed_;
+    auto closed = engine_.wait();
+    if (!closed) return std::move(closed).error();
+    ended.insert(ended.end(), engine_.ended().begin(), engine_.ended().end());
+    return {};
+  }
 
  private:
   Engine& engine_;
@@ -127,6 +135,9 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.rounds_per_exchange = policy_.rounds_per_exchange();
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
+  if (policy_.free()) {
+    config.free = FreePace{policy_.pace == PaceKind::ssp, policy_.pace_steps};
+  }
   config.timeout = config_.timeout;
   config.loss = config_.loss;
   config.seed = config_.seed;
@@ -252,6 +263,11 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
   auto policy = parse_policy(config.policy);
   if (!policy) return std::move(policy).error();
   if (auto ok = check_policy(*policy, config.world); !ok) return std::move(ok).error();
+  if (config.deterministic && policy->free()) {
+    return bad_input(
+        "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
+        "pace=bsp, or leave it out");
+  }
   auto address = parse_store_address(config.rendezvous);
   if (!address) return std::move(address).error();
   auto store = connect_store(*address, config.rank, config.world, config.timeout);

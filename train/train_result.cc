@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -35,6 +36,12 @@ Error of_rank(Rank rank, const Error& error) {
   return {error.kind, "rank " + std::to_string(rank) + ": " + error.message};
 }
 
+/// Under pace=async a rank's steps travel together where its rounds take longer than they, so
+/// ranks have unequally many rounds.
+bool equally_many_rounds(const RankReport& report) {
+  return report.policy.find("pace=async") == std::string::npos;
+}
+
 /// Reports of the ranks that finished, or the first complaint.
 Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Bytes>& published,
                                                 const std::vector<Rank>& finishers) {
@@ -44,7 +51,8 @@ Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Byte
     if (!bytes) return bytes.error();
     auto report = decode_report(*bytes);
     if (!report) return of_rank(rank, report.error());
-    const auto rounds = reports.empty() ? report->round_ms.size() : reports[0].round_ms.size();
+    const bool first = reports.empty() || !equally_many_rounds(*report);
+    const auto rounds = first ? report->round_ms.size() : reports[0].round_ms.size();
     if (report->rank != rank || rounds == 0 || report->round_ms.size() != rounds ||
         report->receivers.size() != rounds || report->rate_kbps.size() != rounds) {
       return of_rank(rank, failed("its account is not of the " + std::to_string(rounds) +
@@ -86,10 +94,10 @@ void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
     result.bytes_on_wire += report.tx_bytes;
     result.foreign_frames += report.foreign_frames;
     result.repaired_frames += report.repaired_frames;
-    for (std::size_t r = 0; r < slowest.size(); ++r) {
-      slowest[r] = std::max(slowest[r], report.round_ms[r]);
-      receivers += static_cast<double>(report.receivers[r]);
-    }
+    const auto rounds = report.round_ms.size();
+    for (std::size_t r = 0; r < rounds; ++r) slowest[r] = std::max(slowest[r], report.round_ms[r]);
+    receivers += std::accumulate(report.receivers.begin(), report.receivers.end(), 0.0) /
+                 static_cast<double>(rounds);
     rates.insert(rates.end(), report.rate_kbps.begin(), report.rate_kbps.end());
     notices.insert(report.notices.begin(), report.notices.end());
     lost.insert(report.failed_ranks.begin(), report.failed_ranks.end());
@@ -99,7 +107,7 @@ void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
   result.round_ms = {slowest.front(), quantile(slowest, 0.5), quantile(slowest, 0.99),
                      slowest.back()};
   result.rate_kbps = quantile(rates, 0.5);
-  result.receivers_per_round = receivers / result.rounds;
+  result.receivers_per_round = receivers;
   result.notices.assign(notices.begin(), notices.end());
   result.failed_ranks.assign(lost.begin(), lost.end());
 }
@@ -193,7 +201,9 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   if (!reports) return std::move(reports).error();
   result.policy = reports->front().policy;
   result.transport = reports->front().transport;
-  result.rounds = static_cast<std::uint32_t>(reports->front().round_ms.size());
+  for (const RankReport& report : *reports) {
+    result.rounds = std::max(result.rounds, static_cast<std::uint32_t>(report.round_ms.size()));
+  }
   add_accounts(*reports, result);
 
   Judge judge(task);

@@ -37,13 +37,14 @@ struct TrainResult {
   bool verified = false;
   std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
   std::uint32_t steps = 0;         ///< Of each worker.
-  std::uint32_t rounds = 0;        ///< As many as steps under pace=bsp.
+  /// As many as steps under pace=bsp and ssp; under async of the rank that has most.
+  std::uint32_t rounds = 0;
   double seconds = 0.0;
   std::uint64_t bytes_on_wire = 0;  ///< All that all ranks sent, control included.
   std::uint64_t foreign_frames = 0;
   std::uint64_t repaired_frames = 0;
   Kbps rate_kbps = 0;                ///< Median planned rate.
-  double receivers_per_round = 0.0;  ///< Mean of the sum over ranks.
+  double receivers_per_round = 0.0;  ///< Sum over ranks of their means.
   struct {
     double min = 0, median = 0, p99 = 0, max = 0;
   } round_ms;  ///< The slowest rank's of each.

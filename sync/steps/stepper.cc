@@ -8,7 +8,11 @@ namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
                  std::uint64_t seed)
-    : pace_(policy.pace), limit_(policy.pace_steps), parameters_(parameters), rounds_(rounds) {
+    : pace_(policy.pace),
+      free_(policy.free()),
+      limit_(policy.pace_steps),
+      parameters_(parameters),
+      rounds_(rounds) {
   if (policy.mix == MixKind::compensate) {
     exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
   } else if (policy.pace == PaceKind::stages) {
@@ -43,7 +47,14 @@ Result<RoundReport> Stepper::synchronize() {
   return wait();
 }
 
+Result<std::vector<RoundReport>> Stepper::pass(bool last) {
+  std::vector<RoundReport> ended;
+  if (auto ok = rounds_.pass(last, ended); !ok) return std::move(ok).error();
+  return ended;
+}
+
 Result<std::vector<RoundReport>> Stepper::step() {
+  if (free_) return pass(false);
   ++steps_;
   if (stages_) return step_in_stages();
   std::vector<RoundReport> closed;
@@ -103,6 +114,7 @@ Result<std::vector<RoundReport>> Stepper::step_in_stages() {
 
 Result<std::vector<RoundReport>> Stepper::finish() {
   if (stages_) return end_stages();
+  if (free_) return pass(true);
   std::vector<RoundReport> reports;
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);

@@ -24,12 +24,18 @@ class Rounds {
   virtual bool settled() const noexcept = 0;
   /// Waits until the pushed round has closed.
   virtual Result<RoundReport> wait() = 0;
+  /// Instead of the three above where rounds are free (sync/free/): hands over one more step, or
+  /// says that there is none (`last`), waits until the parameters are mixed, and appends the rounds
+  /// of this rank that ended since.
+  virtual Result<void> pass(bool last, std::vector<RoundReport>& ended) = 0;
 };
 
 /// bsp: a round after every step. periodic:H: after every H steps. overlap:K (OSP, LOSP): a round
 /// is always under way while the worker steps on, at most K steps beyond the last departure; what
 /// it merges was computed from the parameters of the round before, so its lag is exactly one.
 /// stages: a round of what matters most after every step, and one of the rest during the next.
+/// ssp, async: every step is handed over, and what becomes of it is decided below; a step() then
+/// reports rounds that ended, not the one that it began.
 ///
 /// One thread. Allocates in its constructor and for the reports that it returns.
 class Stepper {
@@ -62,10 +68,12 @@ class Stepper {
 
  private:
   void depart(bool last);
+  Result<std::vector<RoundReport>> pass(bool last);
   Result<std::vector<RoundReport>> step_in_stages();
   Result<std::vector<RoundReport>> end_stages();
 
   PaceKind pace_;
+  bool free_;
   std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
   std::span<float> parameters_;
   Rounds& rounds_;

@@ -53,7 +53,10 @@ class BadInput(unittest.TestCase):
             "select=nearest": ("nearest", "all, selmcast:p"),
             "select=all select=all": ("select",),
             "colour=red": ("colour", "axes"),
-            "pace=ssp:2": ("pace", "later"),
+            "pace=stages": ("pace", "later"),
+            "pace=ssp:2": ("pace=ssp", "selmcast train"),
+            "pace=async": ("async", "selmcast train"),
+            "pace=ssp": ("number of steps", "pace=ssp:2"),
             "select=selmcast:2 mix=sgd": ("sgd",),
         }.items():
             with self.subTest(policy=policy):

@@ -60,6 +60,8 @@ class Sessions : public testing::Test {
     settings.timeout = kTimeout;
     settings.senders_max = ranks;
     settings.window_bytes = settings.sender_window_bytes = 64 * 1472;
+    settings.free_running = free_running_;
+    settings.epoch = 1;
     node.receiver = std::make_unique<ReceiveSession>(*node.port, settings);
   }
 
@@ -132,6 +134,7 @@ class Sessions : public testing::Test {
 
   LaneSpec unicast(Rank from, Rank to) { return {nodes_[from].port->destination(to), {to}, false}; }
 
+  bool free_running_ = false;
   StreamShape shape_;
   std::unique_ptr<SimNetwork> network_;
   std::vector<Node> nodes_;
@@ -175,6 +178,63 @@ TEST_F(Sessions, SmallStreamsKeepTheRateFromRoundToRound) {
   }
   EXPECT_GE(now() - begun, (kRounds - 1) * wire);
   EXPECT_LE(now() - begun, kRounds * wire);
+}
+
+// Senders in rounds of their own: each is heard at its own, and credit may come first.
+TEST_F(Sessions, FreeSendersAreHeardAtTheirOwnRounds) {
+  free_running_ = true;
+  build(3, 50'000);
+  const std::vector<LaneSpec> from_0{unicast(0, 2)}, from_1{unicast(1, 2)};
+  ReceiveSession& receiver = *nodes_[2].receiver;
+  EXPECT_EQ(receiver.opened(0), std::nullopt);
+  receiver.open(now(), 0, 7);
+  receiver.open(now(), 1, 3);
+  EXPECT_EQ(receiver.opened(0), 7U);
+  begin_send(0, from_0, 7);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  EXPECT_EQ(nodes_[2].merged[0], nodes_[0].data);
+  EXPECT_EQ(receiver.state(0), SenderState::complete);
+  EXPECT_EQ(receiver.state(1), SenderState::hearing);
+  EXPECT_EQ(receiver.unsettled(), 1U);
+  receiver.open(now(), 0, 9);
+  begin_send(1, from_1, 3);
+  begin_send(0, from_0, 9);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done() && nodes_[1].sender->done(); }));
+  EXPECT_EQ(nodes_[2].merged[1], nodes_[1].data);
+  EXPECT_EQ(receiver.matched(), 3U);
+  EXPECT_EQ(receiver.counters().payload_bytes, 3 * 50'000U);
+}
+
+// A sender that computes for long is no suspect while it answers; when it falls silent it is.
+TEST_F(Sessions, AFreeSenderMayTakeItsTimeToBegin) {
+  free_running_ = true;
+  build(2, 50'000);
+  ReceiveSession& receiver = *nodes_[1].receiver;
+  receiver.open(now(), 0, 0);
+  EXPECT_FALSE(run([&] { return receiver.done(); }, 20 * kTimeout));
+  EXPECT_EQ(receiver.state(0), SenderState::hearing);
+  nodes_[0].silent = true;
+  ASSERT_TRUE(run([&] { return receiver.done(); }, 2 * kTimeout));
+  EXPECT_EQ(receiver.state(0), SenderState::silent);
+}
+
+TEST_F(Sessions, ARoundThatTheSenderEndedWithoutUsIsOverAndAnswered) {
+  free_running_ = true;
+  build(2, 50'000);
+  ReceiveSession& receiver = *nodes_[1].receiver;
+  receiver.open(now(), 0, 0);
+  receiver.supersede(0);
+  EXPECT_EQ(receiver.state(0), SenderState::evicted_us);
+  EXPECT_EQ(receiver.unsettled(), 0U);
+  receiver.open(now(), 0, 2);
+  // It did not end after all: the receiver says that it gave up.
+  const std::vector<LaneSpec> lanes{unicast(0, 1)};
+  begin_send(0, lanes, 0);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  EXPECT_EQ(nodes_[0].sender->state(1), ReceiverState::gave_up);
+  begin_send(0, lanes, 2);
+  ASSERT_TRUE(run([&] { return nodes_[0].sender->done(); }));
+  EXPECT_EQ(nodes_[0].sender->state(1), ReceiverState::acked);
 }
 
 TEST_F(Sessions, HeavyLossIsRepaired) {

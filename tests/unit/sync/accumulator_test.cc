@@ -197,5 +197,33 @@ TEST(Accumulator, FixedPointClampsWhatHasNoPlace) {
   EXPECT_EQ(own[1], 0x1p27F);
 }
 
+// Parameters that moved away from what updates were compared with: the same mean of own and
+// received.
+TEST(MovedAccumulator, GivesTheMeanWithTheParametersAsTheyAreNow) {
+  const WireElement f32 = WireElement::f32;
+  Accumulator accumulator(shape_of(f32), MixKind::average, false);
+  const auto before = random_values(1);
+  const auto updates = std::vector{random_values(2), random_values(3), random_values(4)};
+  auto own = random_values(5);
+  const Sent sent(f32, before);
+  accumulator.begin();
+  for (const auto& update : updates) add_all(accumulator, f32, update, sent);
+  const auto now = own;
+  accumulator.move_to(own.data(), sent.data());
+  accumulator.finish(own.data(), sent.data());
+  for (std::size_t i = 0; i < kCount; ++i) {
+    double mean = static_cast<double>(now[i]) / 4;
+    for (const auto& update : updates) mean += static_cast<double>(update[i]) / 4;
+    ASSERT_NEAR(own[i], mean, 1e-6) << i;
+  }
+  // Updates that equal the parameters leave them alone, wherever both were before.
+  accumulator.begin();
+  add_all(accumulator, f32, own, sent);
+  const auto equal = own;
+  accumulator.move_to(own.data(), sent.data());
+  accumulator.finish(own.data(), sent.data());
+  EXPECT_EQ(own, equal);
+}
+
 }  // namespace
 }  // namespace selmcast

@@ -271,6 +271,20 @@ TEST(Kernels, FinishingRoundsTwice) {
               });
 }
 
+TEST(Kernels, MovedDifferencesRoundThreeTimes) {
+  expect_same(
+      [](WireElement e, Operands& x, std::size_t n) {
+        if (e != WireElement::f32) return;
+        kernels::move_differences(x.sum, x.own, x.sent, 3.0F, n);
+      },
+      [](WireElement e, Operands& x, std::size_t i, float, float s) {
+        if (e != WireElement::f32) return;
+        const volatile float moved = x.own[i] - s;
+        const volatile float change = moved * 3.0F;
+        x.sum[i] -= change;
+      });
+}
+
 TEST(Kernels, FixedPointSums) {
   expect_same([](WireElement e, Operands& x,
                  std::size_t n) { kernels::fixed_add_difference(e, x.fixed, x.update, x.sent, n); },

@@ -26,6 +26,7 @@ class Meeting {
     }
     bool settled() const noexcept override { return meeting_.closed() >= pushes(); }
     Result<RoundReport> wait() override { return meeting_.wait(rank_); }
+    Result<void> pass(bool, std::vector<RoundReport>&) override { return failed("lock-step only"); }
     std::uint32_t pushes() const noexcept { return meeting_.pushed_by(rank_); }
 
    private:

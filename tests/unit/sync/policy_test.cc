@@ -33,16 +33,23 @@ TEST(Policy, DefaultsAndOrder) {
   EXPECT_EQ(canonical("select=random:2"),
             "share=even select=random:2 route=star pace=bsp mix=average codec=identity order=fifo "
             "groups=sender");
+  EXPECT_EQ(canonical("pace=async"),
+            "share=even select=all route=star pace=async mix=average codec=identity order=fifo "
+            "groups=sender");
+  EXPECT_EQ(canonical("select=selmcast:2 pace=ssp:3"),
+            "share=even select=selmcast:2 route=star pace=ssp:3 mix=average codec=identity "
+            "order=fifo groups=sender");
   EXPECT_EQ(canonical("mix=sgd"),
             "share=even select=all route=star pace=bsp mix=sgd codec=identity order=fifo "
             "groups=rows");
 }
 
 TEST(Policy, CanonicalTextParsesToItself) {
-  for (const auto* text : {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
-                           "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
-                           "select=random:2 route=unicast", "route=ps:3", "osp2",
-                           "osp2 pace=stages:0.25", "gossip", "select=selmcast:1,0"}) {
+  for (const auto* text :
+       {"", "select=selmcast:3", "select=selmcast:3,9 groups=sender", "bsp",
+        "select=selmcast:3 groups=sender:2", "selmcast groups=sender:1",
+        "select=random:2 route=unicast", "route=ps:3", "osp2", "osp2 pace=stages:0.25", "gossip",
+        "select=selmcast:1,0", "pace=async", "select=selmcast:2 pace=ssp:0"}) {
     EXPECT_EQ(canonical(canonical(text)), canonical(text));
   }
 }
@@ -100,7 +107,18 @@ TEST(Policy, SaysWhatToChange) {
       {"select=all:2", "select=all takes no argument"},
       {"pace=bsp pace=bsp", "pace is given twice"},
       {"select=all select=random:1", "select is given twice ('all' and 'select=random:1')"},
-      {"pace=ssp:2", "pace=ssp belongs to a later version; this one has pace=bsp"},
+      {"route=ps:1 pace=async", "pace=async has rounds of one sender each"},
+      {"pace=ssp", "pace=ssp needs a number of steps s, 0 to 1000000, found 'ssp'; write for"},
+      {"pace=ssp:", "pace=ssp needs a number of steps s, 0 to 1000000, found ''"},
+      {"pace=ssp:-1", "found '-1'; write for example pace=ssp:2"},
+      {"pace=ssp:1000001", "found '1000001'"},
+      {"pace=async:2", "pace=async takes no argument, but has ':2'"},
+      {"pace=async mix=sgd", "pace=async merges whatever has arrived, of different rounds"},
+      {"pace=ssp:1 mix=compensate", "pace=ssp merges whatever has arrived"},
+      {"pace=ssp:1 codec=cast:bf16", "pace=ssp merges float32 as it is; use codec=identity"},
+      {"pace=async groups=rows", "pace=async needs groups of one sender each"},
+      {"pace=async select=selmcast:2 groups=sender:1", "use groups=sender"},
+      {"selmcast pace=ssp:2", "use groups=sender"},
       {"pace=overlap", "which only mix=compensate takes into account"},
       {"pace=overlap:0 mix=compensate", "pace=overlap needs a number of steps, 1 to 1000000"},
       {"pace=periodic", "found 'periodic'; write for example pace=periodic:8"},

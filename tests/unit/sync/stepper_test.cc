@@ -33,6 +33,14 @@ class Alone final : public Rounds {
     report.round = closed++;
     return report;
   }
+  Result<void> pass(bool last, std::vector<RoundReport>& reports) override {
+    lasts.push_back(last);
+    reports.insert(reports.end(), ended.begin(), ended.end());
+    ended.clear();
+    return {};
+  }
+  std::vector<bool> lasts;
+  std::vector<RoundReport> ended;
   std::uint32_t pushed = 0, waited = 0, closed = 0;
   bool ready = false;
 };
@@ -53,6 +61,43 @@ TEST(Stepper, BspRoundsAfterEveryStepAndPeriodicAfterEveryHth) {
     EXPECT_EQ(rest->size(), h == 1 ? 0U : 1U);
     EXPECT_EQ(stepper.steps_carried(), h == 1 ? 1U : 2U);
     EXPECT_EQ(rounds.pushed, (22 + h - 1) / h);
+  }
+}
+
+// Every step is handed over; rounds that ended are reported then.
+TEST(Stepper, FreePacesHandOverEveryStep) {
+  for (const char* pace : {"pace=async", "pace=ssp:2"}) {
+    Floats w(3, 0.0F);
+    Alone rounds;
+    Stepper stepper(policy_of(pace), w, rounds, 1);
+    EXPECT_EQ(stepper.stream().data(), w.data());
+    const auto ends = [&](std::initializer_list<std::uint32_t> numbers) {
+      for (const auto number : numbers) {
+        rounds.ended.emplace_back();
+        rounds.ended.back().round = number;
+      }
+      const auto closed = stepper.step();
+      EXPECT_TRUE(closed);
+      std::vector<std::uint32_t> out;
+      for (const auto& report : *closed) out.push_back(report.round);
+      return out;
+    };
+    using Numbers = std::vector<std::uint32_t>;
+    EXPECT_EQ(ends({}), Numbers{});
+    EXPECT_EQ(ends({0, 1}), (Numbers{0, 1}));
+    EXPECT_EQ(ends({}), Numbers{});
+    EXPECT_EQ(ends({2}), Numbers{2});
+    rounds.ended.emplace_back();
+    rounds.ended.back().round = 3;
+    rounds.ended.emplace_back();
+    rounds.ended.back().round = 4;
+    const auto rest = stepper.finish();
+    ASSERT_TRUE(rest);
+    ASSERT_EQ(rest->size(), 2U);
+    EXPECT_EQ((*rest)[0].round, 3U);
+    EXPECT_EQ((*rest)[1].round, 4U);
+    EXPECT_EQ(rounds.lasts, (std::vector<bool>{false, false, false, false, true}));
+    EXPECT_EQ(rounds.pushed, 0U);
   }
 }
 

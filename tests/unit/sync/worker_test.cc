@@ -148,6 +148,64 @@ TEST_P(Workers, LossOfTheStoreEndsTheJobWithAReason) {
   });
 }
 
+// The application's thread writes its parameters between steps, the driver's reads and mixes them
+// at the boundaries, and frames arrive at any time.
+TEST_P(Workers, FreeRoundsOfUnequalWorkersEndWithOneMean) {
+  for (const char* pace : {"pace=async", "pace=ssp:2"}) {
+    const auto end = run(4, pace, [](Worker& worker, std::vector<float>& parameters) {
+      for (int step = 0; step < 40; ++step) {
+        for (auto& w : parameters) w += 0.25F;
+        if (worker.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        auto closed = worker.step();
+        ASSERT_TRUE(closed) << closed.error().message;
+        for (const auto& round : *closed) {
+          EXPECT_TRUE(round.verified);
+          EXPECT_EQ(round.foreign_frames, 0U);
+        }
+      }
+      auto rest = worker.finish();
+      ASSERT_TRUE(rest) << rest.error().message;
+      ASSERT_FALSE(rest->empty());
+      EXPECT_EQ(rest->back().receivers.size(), 3U);
+      EXPECT_TRUE(worker.leave());
+    });
+    for (Rank rank = 0; rank < 4; ++rank) {
+      for (std::size_t i = 0; i < kCount; ++i) {
+        // Within what ranks could start and step to, and the same on all of them.
+        ASSERT_GE(end[rank][i], 0.0F);
+        ASSERT_LE(end[rank][i], 3.0F + 40 * 0.25F);
+        ASSERT_NEAR(end[rank][i], end[0][i], 1e-4F) << pace << " rank " << rank;
+      }
+    }
+    store_.reset();
+  }
+}
+
+TEST_P(Workers, FreeRoundsGoOnWithoutARankThatLeaves) {
+  run(4, "select=selmcast:2 pace=ssp:1", [](Worker& worker, std::vector<float>& parameters) {
+    for (int step = 0; step < 30; ++step) {
+      parameters[0] += 1.0F;
+      if (worker.rank() == 2 && step == 10) return;  // Without leave(): as good as dead.
+      auto closed = worker.step();
+      ASSERT_TRUE(closed) << closed.error().message;
+    }
+    auto rest = worker.finish();
+    ASSERT_TRUE(rest) << rest.error().message;
+    EXPECT_EQ(worker.failed_ranks(), std::vector<Rank>{2});
+    EXPECT_EQ(worker.plan().members, 3U);
+    EXPECT_TRUE(worker.leave());
+  });
+}
+
+TEST_P(Workers, FreeRoundsAreNeverDeterministic) {
+  auto refused = config(0, 2, "pace=async");
+  refused.deterministic = true;
+  const auto worker = Worker::join(refused);
+  ASSERT_FALSE(worker);
+  EXPECT_EQ(worker.error().kind, ErrorKind::bad_input);
+  EXPECT_NE(worker.error().message.find("--deterministic"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Workers, testing::Values("shm", "uring"),
                          [](const auto& param) { return std::string(param.param); });
 

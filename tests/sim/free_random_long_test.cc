@@ -1,0 +1,16 @@
+// Four thousand jobs under pace=async and ssp:s; see free_random_test.cc.
+#include <gtest/gtest.h>
+
+#include "tests/sim/free_random.h"
+
+namespace selmcast {
+namespace {
+
+TEST(FourThousandFreeJobs, KeepTheRules) {
+  for (std::uint64_t seed = 200'000; seed < 204'000; ++seed) {
+    ASSERT_EQ(testing_jobs::play_free(seed), "") << "SELMCAST_SEED=" << seed;
+  }
+}
+
+}  // namespace
+}  // namespace selmcast
