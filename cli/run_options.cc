@@ -207,8 +207,10 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
   const bool compensates = policy && policy->mix == MixKind::compensate;
-  // The parameters, the accumulator, and what mix=compensate keeps.
-  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U);
+  const bool stale = policy && policy->mix == MixKind::stale;
+  // The parameters, the accumulator, and what mix=compensate or stale keeps.
+  const std::uint64_t copies =
+      (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U) + (stale ? 1U : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -226,10 +228,10 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
 }  // namespace
 
 Result<void> check_simulated(const Policy& policy) {
-  if (policy.mix == MixKind::compensate) {
+  if (policy.mix == MixKind::compensate || policy.mix == MixKind::stale) {
     return bad_input(
-        "--policy: the simulator has no steps of an application, which mix=compensate is about; "
-        "use --transport shm or uring, or mix=average");
+        "--policy: the simulator has no steps of an application, which mix=compensate and stale "
+        "are about; use --transport shm or uring, or mix=average");
   }
   return {};
 }

@@ -26,6 +26,7 @@ struct EngineConfig {
   Rank self = 0;
   std::uint32_t world = 1;
   MixKind mix = MixKind::average;
+  double gamma = 0.9;  ///< Of MixKind::age.
   bool deterministic = false;
   /// How parameters travel; the same on all ranks of the job. f32 is sent in place. The others cost
   /// a pass over the parameters as a round begins and memory of half their size, and save half of

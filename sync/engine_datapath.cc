@@ -111,7 +111,7 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     return;
   }
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
-  accumulator_->add(shape_.frame_at(header.offset), frame.payload, stream_.data());
+  accumulator_->add(shape_.frame_at(header.offset), header.sender, frame.payload, stream_.data());
 }
 
 bool Engine::may_begin() const noexcept {
@@ -133,11 +133,11 @@ void Engine::begin_round(TimePoint now) noexcept {
   joined_next_ = false;
   round_begun_ = now;
   at_begin_ = totals();
-  accumulator_->begin();
+  const RoundPlan& plan = program.cycle[slot];
+  accumulator_->begin(program.epoch, program.members.size(), plan.senders);
   if (!encoded_.empty()) {
     kernels::encode(config_.element, encoded_.data(), parameters_.data(), parameters_.size());
   }
-  const RoundPlan& plan = program.cycle[slot];
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
                                       static_cast<double>(plan.rate.den));
   current_->receiver->begin(now, program.epoch, round_, plan.senders);
@@ -151,6 +151,9 @@ Engine::Totals Engine::totals() const noexcept {
 }
 
 void Engine::close_round(TimePoint now) noexcept {
+  for (const Rank from : current_->plan_of(round_).senders) {
+    if (current_->receiver->state(from) == SenderState::complete) accumulator_->complete(from);
+  }
   accumulator_->finish(parameters_.data(), stream_.data());
   leave_groups();  // set-up: under a join budget only.
   fill_report(now);

@@ -208,6 +208,31 @@ void AddDifference(WireElement element, float* sum, const std::byte* update, con
   });
 }
 
+template <class Wire, class D>
+HWY_INLINE hn::VFromD<D> scaled_difference(Wire wire, D d, const std::byte* update,
+                                           const std::byte* sent, float scale, std::size_t i) {
+  return hn::Mul(hn::Sub(wire.load(d, update, i), wire.load(d, sent, i)), hn::Set(d, scale));
+}
+
+void AssignScaledDifference(WireElement element, float* sum, const std::byte* update,
+                            const std::byte* sent, float scale, std::size_t count) {
+  with(element, [=](auto wire) HWY_ATTR {
+    each<float>(count, [=](auto d, std::size_t i) HWY_ATTR {
+      hn::StoreU(scaled_difference(wire, d, update, sent, scale, i), d, sum + i);
+    });
+  });
+}
+
+void AddScaledDifference(WireElement element, float* sum, const std::byte* update,
+                         const std::byte* sent, float scale, std::size_t count) {
+  with(element, [=](auto wire) HWY_ATTR {
+    each<float>(count, [=](auto d, std::size_t i) HWY_ATTR {
+      const auto change = scaled_difference(wire, d, update, sent, scale, i);
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + i), change), d, sum + i);
+    });
+  });
+}
+
 void Assign(WireElement element, float* sum, const std::byte* update, std::size_t count) {
   with(element, [=](auto wire) HWY_ATTR {
     each<float>(count, [=](auto d, std::size_t i)
@@ -223,10 +248,16 @@ void Add(WireElement element, float* sum, const std::byte* update, std::size_t c
   });
 }
 
+/// from + change, but `from` itself, with its sign, when the change is a zero.
+template <class D>
+HWY_INLINE hn::VFromD<D> moved(D d, hn::VFromD<D> from, hn::VFromD<D> change) {
+  return hn::Sub(from, hn::Sub(hn::Zero(d), change));
+}
+
 void FinishDifference(float* own, const float* sum, float scale, std::size_t count) {
   each<float>(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto change = hn::Mul(hn::LoadU(d, sum + i), hn::Set(d, scale));
-    hn::StoreU(hn::Add(hn::LoadU(d, own + i), change), d, own + i);
+    hn::StoreU(moved(d, hn::LoadU(d, own + i), change), d, own + i);
   });
 }
 
@@ -300,6 +331,19 @@ void FixedAddDifference(WireElement element, std::int64_t* sum, const std::byte*
   });
 }
 
+void FixedAddScaledDifference(WireElement element, std::int64_t* sum, const std::byte* update,
+                              const std::byte* sent, double scale, std::size_t count) {
+  with(element, [=](auto wire) HWY_ATTR {
+    each<double>(count, [=](auto d, std::size_t i) HWY_ATTR {
+      const hn::RebindToSigned<decltype(d)> s;
+      const auto difference =
+          hn::Sub(load_double(wire, d, update, i), load_double(wire, d, sent, i));
+      const auto part = to_fixed(d, hn::Mul(difference, hn::Set(d, scale)));
+      hn::StoreU(hn::Add(hn::LoadU(s, sum + i), part), s, sum + i);
+    });
+  });
+}
+
 void FixedAdd(WireElement element, std::int64_t* sum, const std::byte* update, std::size_t count) {
   with(element, [=](auto wire) HWY_ATTR {
     each<double>(count, [=](auto d, std::size_t i) HWY_ATTR {
@@ -316,7 +360,7 @@ void FixedFinishDifference(float* own, const std::int64_t* sum, double scale, st
     const hn::Rebind<float, decltype(d)> single;
     const auto mean = hn::Mul(from_fixed(d, hn::LoadU(s, sum + i)), hn::Set(d, scale));
     const auto before = hn::PromoteTo(d, hn::LoadU(single, own + i));
-    store_single(hn::Add(before, mean), d, own + i);
+    store_single(moved(d, before, mean), d, own + i);
   });
 }
 
@@ -373,11 +417,14 @@ namespace selmcast::kernels {
 HWY_EXPORT(Encode);
 HWY_EXPORT(AssignDifference);
 HWY_EXPORT(AddDifference);
+HWY_EXPORT(AssignScaledDifference);
+HWY_EXPORT(AddScaledDifference);
 HWY_EXPORT(Assign);
 HWY_EXPORT(Add);
 HWY_EXPORT(FinishDifference);
 HWY_EXPORT(FinishMean);
 HWY_EXPORT(FixedAddDifference);
+HWY_EXPORT(FixedAddScaledDifference);
 HWY_EXPORT(FixedAdd);
 HWY_EXPORT(FixedFinishDifference);
 HWY_EXPORT(FixedFinishMean);
@@ -395,6 +442,14 @@ void add_difference(WireElement element, float* sum, const std::byte* update, co
                     std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(AddDifference)(element, sum, update, sent, count);
 }
+void assign_scaled_difference(WireElement element, float* sum, const std::byte* update,
+                              const std::byte* sent, float scale, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(AssignScaledDifference)(element, sum, update, sent, scale, count);
+}
+void add_scaled_difference(WireElement element, float* sum, const std::byte* update,
+                           const std::byte* sent, float scale, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(AddScaledDifference)(element, sum, update, sent, scale, count);
+}
 void assign(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(Assign)(element, sum, update, count);
 }
@@ -411,6 +466,10 @@ void finish_mean(WireElement element, float* own, const std::byte* sent, const f
 void fixed_add_difference(WireElement element, std::int64_t* sum, const std::byte* update,
                           const std::byte* sent, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(FixedAddDifference)(element, sum, update, sent, count);
+}
+void fixed_add_scaled_difference(WireElement element, std::int64_t* sum, const std::byte* update,
+                                 const std::byte* sent, double scale, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(FixedAddScaledDifference)(element, sum, update, sent, scale, count);
 }
 void fixed_add(WireElement element, std::int64_t* sum, const std::byte* update,
                std::size_t count) noexcept {

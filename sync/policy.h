@@ -16,15 +16,18 @@ namespace selmcast {
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap };
-enum class MixKind : std::uint8_t { average, sgd, compensate };
+enum class MixKind : std::uint8_t { average, sgd, compensate, age, stale };
 enum class GroupKind : std::uint8_t { rows, sender };
 
 /// Shares of the parameters that travel under Slim-DP: `alpha` in a round, of which `beta` is the
-/// core. 0 <= beta < alpha <= 1.
+/// core. 0 <= beta <= alpha <= 1.
 struct SlimShares {
   double alpha = 0.3;
   double beta = 0.15;
   std::uint32_t every = 20;  ///< Rounds after which the core is chosen anew; at least 1.
+  /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
+  /// lost, and the agreed values hold.
+  bool keep = true;
 
   bool operator==(const SlimShares&) const = default;
 };
@@ -40,7 +43,9 @@ struct Policy {
   PaceKind pace = PaceKind::bsp;
   std::uint32_t pace_steps = 1;  ///< Steps of a round; overlap: most steps beyond a departure.
   MixKind mix = MixKind::average;
-  double gamma = 0.0;                      ///< Of mix=compensate, in units of the learning rate.
+  /// mix=compensate: in units of the learning rate. mix=age: credit per round, times n.
+  double gamma = 0.0;
+  std::uint32_t late_steps = 0;            ///< mix=stale: from a departure to its merge.
   std::optional<SlimShares> slim;          ///< Of codec=slim.
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   GroupKind groups = GroupKind::rows;
@@ -53,8 +58,11 @@ struct Policy {
   /// was given, otherwise max(4, ceil((n-1)/p)), with min(p, b) in place of p under a join budget
   /// b, which lets a rank hear so many new senders per round and no more.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
-  /// How a round mixes what it receives: `compensate` is done around rounds that average.
-  MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
+  /// How a round mixes what it receives: `compensate` and `stale` are done around rounds that
+  /// average.
+  MixKind round_mix() const noexcept {
+    return mix == MixKind::sgd || mix == MixKind::age ? mix : MixKind::average;
+  }
 };
 
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.

@@ -87,6 +87,7 @@ Result<void> SimJob::State::set_up() {
     engine.self = rank;
     engine.world = world;
     engine.mix = config.policy.round_mix();
+    engine.gamma = config.policy.gamma;
     engine.deterministic = config.deterministic;
     engine.element = config.element;
     engine.timeout = config.timeout;

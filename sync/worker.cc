@@ -120,6 +120,7 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.self = config_.rank;
   config.world = config_.world;
   config.mix = policy_.round_mix();
+  config.gamma = policy_.gamma;
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;
@@ -132,7 +133,7 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
     stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
   } catch (const std::bad_alloc&) {
     return unavailable(
-        "no memory for mix=compensate, which keeps three copies of " +
+        "no memory for mix=compensate or stale, which keep three copies or one of " +
         std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }

@@ -82,7 +82,7 @@ class Worker {
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
   /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
-  /// keeps three copies.
+  /// keeps three copies, and mix=stale, which keeps one.
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Starts a round with the parameters as they are now. Never blocks.
@@ -97,13 +97,15 @@ class Worker {
 
   /// For training, instead of the three above: the application has changed the parameters by one
   /// step of its own, and the policy's pace says what follows. bsp: a round, as synchronize();
-  /// periodic:H: a round every H-th time; overlap: it starts or ends a round that runs while the
-  /// application goes on, and waits only when K steps would be exceeded. Returns the report of the
-  /// round that closed in this call, if one did; the parameters then hold the mixed result.
+  /// periodic:H: a round every H-th time (mix=stale: merged S calls later); overlap: it starts or
+  /// ends a round that runs while the application goes on, and waits only when K steps would be
+  /// exceeded. Returns the report of the round that closed in this call, if one did; the parameters
+  /// then hold the mixed result.
   virtual Result<std::optional<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
-  /// all ranks that lived to the end then hold equal parameters). Under overlap it waits for the
-  /// ranks that still step; under bsp and periodic all ranks must have stepped equally often.
+  /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all). Under
+  /// overlap it waits for the ranks that still step; under bsp and periodic all ranks must have
+  /// stepped equally often.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;

@@ -6,7 +6,12 @@ namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
                  std::uint64_t seed)
-    : pace_(policy.pace), limit_(policy.pace_steps), parameters_(parameters), rounds_(rounds) {
+    : pace_(policy.pace),
+      limit_(policy.pace_steps),
+      parameters_(parameters),
+      rounds_(rounds),
+      late_(policy.late_steps) {
+  if (policy.mix == MixKind::stale) stale_.emplace(parameters);
   if (policy.mix == MixKind::compensate) {
     exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
   }
@@ -14,6 +19,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
 
 void Stepper::depart(bool last) {
   if (exchange_) exchange_->depart(last);
+  if (stale_) stale_->depart();
   carried_ = std::exchange(steps_, 0);
   rounds_.push();
   under_way_ = true;
@@ -28,6 +34,11 @@ Result<RoundReport> Stepper::wait() {
   if (!report) return report;
   under_way_ = false;
   if (exchange_) exchange_->arrive();
+  // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
+  // leaves the frames that came, and one rank more or less counts in this one weight.
+  if (stale_) {
+    stale_->arrive(static_cast<std::uint32_t>(report->receivers.size()) + 1, late_);
+  }
   return report;
 }
 
@@ -38,6 +49,7 @@ Result<RoundReport> Stepper::synchronize() {
 
 Result<std::optional<RoundReport>> Stepper::step() {
   ++steps_;
+  if (stale_) return step_late();
   if (pace_ != PaceKind::overlap) {
     if (steps_ < limit_) return std::optional<RoundReport>();
     auto report = synchronize();
@@ -55,7 +67,35 @@ Result<std::optional<RoundReport>> Stepper::step() {
   return closed;
 }
 
+Result<std::optional<RoundReport>> Stepper::step_late() {
+  std::optional<RoundReport> closed;
+  if (under_way_ && steps_ == late_) {
+    auto report = wait();
+    if (!report) return std::move(report).error();
+    closed = std::move(report).value();
+  }
+  if (steps_ == limit_) depart(false);
+  return closed;
+}
+
+Result<std::vector<RoundReport>> Stepper::finish_late() {
+  std::vector<RoundReport> reports;
+  if (under_way_) {
+    auto report = wait();
+    if (!report) return std::move(report).error();
+    reports.push_back(std::move(report).value());
+  }
+  depart(true);
+  auto report = rounds_.wait();
+  if (!report) return std::move(report).error();
+  under_way_ = false;
+  stale_->replace();
+  reports.push_back(std::move(report).value());
+  return reports;
+}
+
 Result<std::vector<RoundReport>> Stepper::finish() {
+  if (stale_) return finish_late();
   std::vector<RoundReport> reports;
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);

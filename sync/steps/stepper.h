@@ -9,6 +9,7 @@
 #include "selmcast/worker.h"
 #include "sync/policy.h"
 #include "sync/steps/delta_exchange.h"
+#include "sync/steps/stale_merge.h"
 
 namespace selmcast {
 
@@ -26,6 +27,8 @@ class Rounds {
 /// bsp: a round after every step. periodic:H: after every H steps. overlap:K (OSP, LOSP): a round
 /// is always under way while the worker steps on, at most K steps beyond the last departure; what
 /// it merges was computed from the parameters of the round before, so its lag is exactly one.
+/// periodic:H with mix=stale:S: after every H steps a round departs, which is merged S <= H steps
+/// later.
 ///
 /// One thread. Allocates in its constructor and for the reports that it returns.
 class Stepper {
@@ -34,14 +37,18 @@ class Stepper {
   Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
 
   /// Memory that the rounds send from and mix into.
-  std::span<float> stream() noexcept { return exchange_ ? exchange_->stream() : parameters_; }
+  std::span<float> stream() noexcept {
+    if (stale_) return stale_->stream();
+    return exchange_ ? exchange_->stream() : parameters_;
+  }
 
   /// The application has changed the parameters by one step. The report of a round that was closed
   /// by this call, if one was; the parameters then hold the mixed result.
   Result<std::optional<RoundReport>> step();
   /// After the last step: rounds until every rank has come here and all own changes are merged
   /// (bsp, periodic: at most one, for the steps since the last; the ranks must have done equally
-  /// many). With mix=compensate all ranks that lived to the end then hold equal parameters.
+  /// many; mix=stale: one more, which leaves all ranks the plain mean). With mix=compensate all
+  /// ranks that lived to the end then hold equal parameters.
   Result<std::vector<RoundReport>> finish();
   /// One round of everything done so far, whatever the pace.
   Result<RoundReport> synchronize();
@@ -54,12 +61,16 @@ class Stepper {
 
  private:
   void depart(bool last);
+  Result<std::optional<RoundReport>> step_late();
+  Result<std::vector<RoundReport>> finish_late();
 
   PaceKind pace_;
   std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
   std::span<float> parameters_;
   Rounds& rounds_;
   std::optional<DeltaExchange> exchange_;
+  std::uint32_t late_;  ///< Steps from a departure to its merge (mix=stale).
+  std::optional<StaleMerge> stale_;
   std::uint32_t steps_ = 0, carried_ = 0;
   bool under_way_ = false;
 };
