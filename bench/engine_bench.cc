@@ -86,14 +86,14 @@ void receive_to_accumulate(benchmark::State& state) {
     }
     session.begin(now, 0, round, senders, kShape.bytes);
     state.ResumeTiming();
-    accumulator.begin();
+    accumulator.begin(0, 2, senders);
     std::uint32_t merged = 0;
     for (std::uint32_t f = 0; f < kFrames; ++f) {
       const auto frame = std::span(received).subspan(f * kFrameBytes, kFrameBytes);
       const ParsedFrame parsed = parse_frame(frame, kJob);
       if (parsed.error != FrameError::none) break;
       if (session.on_data(parsed.header, parsed.payload, now) != Verdict::fresh) break;
-      accumulator.add(f, parsed.payload, std::as_bytes(std::span(own)).data());
+      accumulator.add(f, 1, parsed.payload, std::as_bytes(std::span(own)).data());
       ++merged;
     }
     if (merged != kFrames) return state.SkipWithError("a frame was refused");

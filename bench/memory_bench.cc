@@ -66,6 +66,12 @@ void add_cases_of(WireElement element, const std::string& name, std::vector<Case
                                              x.sent() + i * size, n);
                    });
                  }});
+  out.push_back({"sum += (update - sent) * a, " + name, 8.0 + 2 * size, [=](Arrays& x) {
+                   by_frame(x.a.size(), size, [&](std::size_t i, std::size_t n) {
+                     kernels::add_scaled_difference(element, &x.a[i], x.update() + i * size,
+                                                    x.sent() + i * size, 0.25F, n);
+                   });
+                 }});
   if (element == WireElement::f32) return;
   out.push_back({"encode, " + name, 4.0 + size,
                  [=](Arrays& x) { kernels::encode(element, x.sent(), x.a.data(), x.a.size()); }});

@@ -236,8 +236,8 @@ Result<void> check_simulated(const Policy& policy) {
   if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
   if (policy.model_copies() > 0) {
     return bad_input(
-        "--policy: the simulator has no steps of an application, which mix=compensate is about; "
-        "use --transport shm or uring, or mix=average");
+        "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
+        "and stale are about; use --transport shm or uring, or mix=average");
   }
   return {};
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "multicast/stream_shape.h"
 #include "sync/kernels.h"
+#include "sync/pair_credit.h"
 #include "sync/policy.h"
 
 namespace selmcast {
@@ -26,18 +28,31 @@ namespace selmcast {
 /// `sgd`: own = (sent + sum(update)) / (contributors + 1), the all-reduce mean of gradients: own is
 /// rounded as it is for all others, so that whoever adds the same set in the same order (when
 /// deterministic, in any) gets the same bits.
+/// `age`: own += sum(weight (update - sent)), in difference form for the same reasons, with the
+/// weights of a PairCredit, which together are below 1, so that no result leaves the range of what
+/// was mixed but by rounding.
 class Accumulator {
  public:
   /// `shape` is the stream's as it travels. Allocates a sum of 4 bytes per element (8 when
-  /// deterministic) and the counts.
+  /// deterministic) and the counts. `credit` is there with MixKind::age and only then.
   Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
-              WireElement element = WireElement::f32);
+              WireElement element = WireElement::f32, std::optional<PairCredit> credit = {});
 
-  /// Forgets everything. The round is of `bytes` bytes, at most the stream's. O(frames).
+  /// Forgets everything, for a round of `bytes` bytes, at most the stream's. O(frames).
   void begin(std::uint64_t bytes) noexcept;
-  void begin() noexcept { begin(shape_.bytes); }
+  /// The same with what `age` needs to know: the round is of `epoch` with so many members (this
+  /// rank is one), and `senders` are to be heard. O(frames + senders).
+  void begin(std::uint64_t bytes, std::uint32_t epoch, std::size_t members,
+             std::span<const Rank> senders) noexcept;
+  /// A round of the whole stream.
+  void begin(std::uint32_t epoch, std::size_t members, std::span<const Rank> senders) noexcept {
+    begin(stream_bytes_, epoch, members, senders);
+  }
   /// Adds one received frame. `sent` is the start of this rank's stream.
-  void add(std::uint32_t frame, std::span<const std::byte> payload, const std::byte* sent) noexcept;
+  void add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
+           const std::byte* sent) noexcept;
+  /// All frames of this sender were added; once per round and sender.
+  void complete(Rank sender) noexcept;
   /// `average`, float32, not deterministic: what was added so far was compared with `sent`; makes
   /// it a comparison with `own`, so that finish(own) is right although `own` moved away from
   /// `sent`.
@@ -48,12 +63,18 @@ class Accumulator {
   std::uint32_t contributors(std::uint32_t frame) const noexcept { return counts_[frame]; }
 
  private:
+  void add_floating(float* sum, bool fresh, Rank sender, std::span<const std::byte> payload,
+                    const std::byte* own) noexcept;
+  void add_fixed(std::int64_t* sum, Rank sender, std::span<const std::byte> payload,
+                 const std::byte* own) noexcept;
   void finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
   StreamShape shape_;  ///< Of the round.
+  std::uint64_t stream_bytes_;
   MixKind mix_;
   bool deterministic_;
   WireElement element_;
+  std::optional<PairCredit> credit_;
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;

@@ -209,10 +209,10 @@ Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank se
     if (view.tx_kbps[m] == 0) {
       return bad_input("no plan: rank " + rank + " has no available transmit rate");
     }
-    if (view.rx_kbps[m] == 0 && policy.mix != MixKind::average) {
+    if (view.rx_kbps[m] == 0 && policy.mix != MixKind::average && policy.mix != MixKind::age) {
       return bad_input("no plan: rank " + rank +
-                       " has no available receive rate, and with mix=sgd or compensate every rank "
-                       "must hear all others; use mix=average");
+                       " has no available receive rate, and with mix=sgd, compensate or stale "
+                       "every rank must hear all others; use mix=average or age");
     }
   }
   return static_cast<std::uint32_t>(at - view.members.begin());

@@ -52,8 +52,10 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       encoded_.resize(shape_.bytes);
       stream_ = encoded_;
     }
-    accumulator_ =
-        std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element);
+    std::optional<PairCredit> credit;
+    if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
+    accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic,
+                                                 config_.element, std::move(credit));
   } catch (const std::bad_alloc&) {
     const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1) +
                                 (encoded_.empty() ? 0 : shape_.bytes);

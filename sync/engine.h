@@ -43,6 +43,7 @@ struct EngineConfig {
   std::uint32_t world = 1;
   MixKind mix = MixKind::average;
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
+  double gamma = 0.9;                     ///< Of MixKind::age.
   bool deterministic = false;
   /// How parameters travel; the same on all ranks of the job. f32 is sent in place. The others cost
   /// a pass over the parameters as a round begins and memory of half their size, and save half of

@@ -119,7 +119,7 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   }
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
   if (plan.replaces) return replace(header.offset, frame.payload);
-  accumulator_->add(shape_.frame_at(header.offset), frame.payload, sent_.data());
+  accumulator_->add(shape_.frame_at(header.offset), header.sender, frame.payload, sent_.data());
 }
 
 void Engine::replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept {
@@ -177,7 +177,7 @@ void Engine::begin_round(TimePoint now) noexcept {
                     own_.size());
   }
   const RoundPlan& plan = program.cycle[slot];
-  accumulator_->begin(sent_.size());
+  accumulator_->begin(sent_.size(), program.epoch, program.members.size(), plan.senders);
   const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
                                       static_cast<double>(plan.rate.den));
   current_->receiver->begin(now, program.epoch, round_, plan.senders, sent_.size(),
@@ -192,6 +192,9 @@ Engine::Totals Engine::totals() const noexcept {
 }
 
 void Engine::close_round(TimePoint now) noexcept {
+  for (const Rank from : current_->plan_of(round_).senders) {
+    if (current_->receiver->state(from) == SenderState::complete) accumulator_->complete(from);
+  }
   finish_mix();
   leave_groups();  // set-up: under a join budget only.
   fill_report(now);

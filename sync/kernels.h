@@ -40,7 +40,13 @@ void add_difference(WireElement element, float* sum, const std::byte* update, co
 void assign(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept;
 /// sum += update
 void add(WireElement element, float* sum, const std::byte* update, std::size_t count) noexcept;
-/// own += sum * scale
+/// sum = (update - sent) * scale
+void assign_scaled_difference(WireElement element, float* sum, const std::byte* update,
+                              const std::byte* sent, float scale, std::size_t count) noexcept;
+/// sum += (update - sent) * scale
+void add_scaled_difference(WireElement element, float* sum, const std::byte* update,
+                           const std::byte* sent, float scale, std::size_t count) noexcept;
+/// own += sum * scale; where that is 0 `own` keeps its bits, a negative zero too.
 void finish_difference(float* own, const float* sum, float scale, std::size_t count) noexcept;
 /// sum -= times * (own - sent), float32: a sum of `times` differences from `sent` becomes one of
 /// differences from `own`.
@@ -54,6 +60,8 @@ void finish_mean(WireElement element, float* own, const std::byte* sent, const f
 // cut towards zero and clamped to +-2^28 (a NaN counts as the lower bound).
 void fixed_add_difference(WireElement element, std::int64_t* sum, const std::byte* update,
                           const std::byte* sent, std::size_t count) noexcept;
+void fixed_add_scaled_difference(WireElement element, std::int64_t* sum, const std::byte* update,
+                                 const std::byte* sent, double scale, std::size_t count) noexcept;
 void fixed_add(WireElement element, std::int64_t* sum, const std::byte* update,
                std::size_t count) noexcept;
 void fixed_finish_difference(float* own, const std::int64_t* sum, double scale,

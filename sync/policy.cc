@@ -59,18 +59,22 @@ constexpr Value kValues[] = {
      "the share s that matters most behind a barrier, the rest during the next step; s adapts"},
     {Axis::mix, "average", "gossip mean: own and received parameters weigh the same", true},
     {Axis::mix, "sgd", "sum of all workers' updates (needs select=all)"},
-    {Axis::mix, "age[:gamma]", ""},
+    {Axis::mix, "age[:gamma]",
+     "gossip with age credit: a pair earns gamma/n per round (gamma = 0.9) and spends it when one "
+     "hears the other; unequal in-degrees bias it less"},
     {Axis::mix, "cumulative", ""},
     {Axis::mix, "compensate[:gamma]",
      "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
     {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
     {Axis::mix, "replace", ""},
-    {Axis::mix, "stale", ""},
+    {Axis::mix, "stale[:S]",
+     "the mean of all, merged S = 1 steps after it was sent, own parameters weighing 2S (DASO)"},
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
-    {Axis::codec, "slim:alpha,beta[,q]",
-     "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others"},
+    {Axis::codec, "slim:alpha,beta[,q][,drop]",
+     "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others; "
+     "changes to the rest are kept until they travel, or dropped"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority", ""},
@@ -224,9 +228,25 @@ Result<void> check_stages(const Words& words, const Policy& policy) {
   return {};
 }
 
+Result<void> check_stale(const Policy& policy) {
+  if (policy.mix != MixKind::stale) return {};
+  if (policy.select != SelectKind::all) {
+    return bad_input(
+        "policy: mix=stale needs select=all (it merges the mean of all); use select=all or "
+        "mix=average");
+  }
+  if (policy.pace != PaceKind::periodic || policy.late_steps > policy.pace_steps) {
+    return bad_input("policy: mix=stale:" + std::to_string(policy.late_steps) +
+                     " merges a round before the next one departs; use pace=periodic:H with H of " +
+                     std::to_string(policy.late_steps) + " or more");
+  }
+  return {};
+}
+
 /// What the axes pace, mix and codec ask of one another.
 Result<void> check_steps(const Policy& policy) {
   const bool compensates = policy.mix == MixKind::compensate;
+  if (auto ok = check_stale(policy); !ok) return ok;
   if (compensates && policy.select != SelectKind::all) {
     return bad_input(
         "policy: mix=compensate needs select=all (its correction is made for one mean of all; with "
@@ -322,6 +342,8 @@ std::string pace_text(const Policy& policy) {
 std::string mix_text(const Policy& policy) {
   if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
   if (policy.mix == MixKind::lgp) return "lgp";
+  if (policy.mix == MixKind::age) return "age:" + shortest(policy.gamma);
+  if (policy.mix == MixKind::stale) return "stale:" + std::to_string(policy.late_steps);
   return policy.mix == MixKind::sgd ? "sgd" : "average";
 }
 
@@ -332,7 +354,7 @@ std::string codec_text(const Policy& policy) {
   if (policy.pace == PaceKind::stages) return "split";
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
-         std::to_string(policy.slim->every);
+         std::to_string(policy.slim->every) + (policy.slim->keep ? "" : ",drop");
 }
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
@@ -344,6 +366,11 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
     return bad_input(
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
         "route=star with a partial selection");
+  }
+  if (policy.route == RouteKind::servers && policy.mix == MixKind::age) {
+    return bad_input(
+        "policy: route=ps mixes at the servers only, where pairs of ranks have no credit; use "
+        "mix=average or route=star");
   }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
@@ -362,7 +389,12 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
   if (partial && policy.mix == MixKind::average) {
     policy.notices.emplace_back(
         "mix=average with a partial selection is biased towards ranks that are heard more often "
-        "when in-degrees differ; end with one exact average or use select=all");
+        "when in-degrees differ; use mix=age, end with one exact average, or use select=all");
+  }
+  if (policy.slim && policy.slim->beta == policy.slim->alpha) {
+    policy.notices.emplace_back(
+        "codec=slim with beta = alpha explores nothing: a coordinate that is not in the core may "
+        "never travel; use beta below alpha");
   }
   return {};
 }

@@ -16,15 +16,18 @@ namespace selmcast {
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
-enum class MixKind : std::uint8_t { average, sgd, compensate, lgp };
+enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale };
 enum class GroupKind : std::uint8_t { rows, sender };
 
 /// Shares of the parameters that travel under Slim-DP: `alpha` in a round, of which `beta` is the
-/// core. 0 <= beta < alpha <= 1.
+/// core. 0 <= beta <= alpha <= 1.
 struct SlimShares {
   double alpha = 0.3;
   double beta = 0.15;
   std::uint32_t every = 20;  ///< Rounds after which the core is chosen anew; at least 1.
+  /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
+  /// lost, and the agreed values hold.
+  bool keep = true;
 
   bool operator==(const SlimShares&) const = default;
 };
@@ -44,7 +47,9 @@ struct Policy {
   MixKind mix = MixKind::average;
   /// pace=stages: share of the parameters exchanged behind the barrier; absent: it adapts.
   std::optional<double> stage_share;
-  double gamma = 0.0;                      ///< Of mix=compensate, in units of the learning rate.
+  /// mix=compensate: in units of the learning rate. mix=age: credit per round, times n.
+  double gamma = 0.0;
+  std::uint32_t late_steps = 0;            ///< mix=stale: from a departure to its merge.
   std::optional<SlimShares> slim;          ///< Of codec=slim.
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   GroupKind groups = GroupKind::rows;
@@ -59,11 +64,22 @@ struct Policy {
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// Whether every rank begins rounds in its own time (sync/free/).
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
-  /// How a round mixes what it receives: `compensate` is done around rounds that average.
-  MixKind round_mix() const noexcept { return mix == MixKind::sgd ? mix : MixKind::average; }
+  /// How a round mixes what it receives: the others are done around rounds that average.
+  MixKind round_mix() const noexcept {
+    return mix == MixKind::sgd || mix == MixKind::age ? mix : MixKind::average;
+  }
   /// Of the model, kept beside the application's parameters.
   std::uint32_t model_copies() const noexcept {
-    return mix == MixKind::compensate ? 3 : mix == MixKind::lgp ? 6 : 0;
+    switch (mix) {
+      case MixKind::compensate:
+        return 3;
+      case MixKind::lgp:
+        return 6;
+      case MixKind::stale:
+        return 1;
+      default:
+        return 0;
+    }
   }
   /// Rounds in a row that make one exchange: with servers they gather, then hand out.
   std::uint32_t rounds_per_exchange() const noexcept { return route == RouteKind::servers ? 2 : 1; }

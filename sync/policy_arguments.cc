@@ -1,11 +1,16 @@
 // Arguments of policy words (declared in policy_arguments.h).
 #include "sync/policy_arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 namespace selmcast {
+namespace {
+constexpr std::uint32_t kStepsMax = 1'000'000;
+}
 
 std::string quoted(std::string_view text) {
   constexpr std::size_t kShown = 48;
@@ -111,7 +116,6 @@ Result<void> set_free_pace(std::string_view name, std::optional<std::string_view
 }  // namespace
 
 Result<void> set_pace(std::string_view text, Policy& policy) {
-  constexpr std::uint32_t kStepsMax = 1'000'000;
   const auto argument = argument_of(text);
   const auto name = text.substr(0, text.find(':'));
   if (name == "bsp") return {};
@@ -137,23 +141,61 @@ Result<void> set_pace(std::string_view text, Policy& policy) {
   return {};
 }
 
-Result<void> set_mix(std::string_view text, Policy& policy) {
-  constexpr double kGammaMax = 100.0;
-  const auto name = text.substr(0, text.find(':'));
-  if (name == "average") return {};
-  policy.mix = name == "sgd" ? MixKind::sgd : name == "lgp" ? MixKind::lgp : MixKind::compensate;
-  if (policy.mix != MixKind::compensate) return {};
-  policy.gamma = 1.5;
+namespace {
+
+struct Range {
+  double least, most;
+  std::string_view text;
+};
+
+Result<void> set_gamma(std::string_view text, const Range& range, double& gamma) {
   const auto argument = argument_of(text);
   if (!argument) return {};
-  const auto gamma = decimal(*argument);
-  if (!gamma || *gamma < 0.0 || *gamma > kGammaMax) {
-    return bad_input(
-        "policy: gamma in mix=compensate:gamma must be a number from 0 to 100, found " +
-        quoted(text));
+  const auto value = decimal(*argument);
+  if (!value || *value < range.least || *value > range.most) {
+    return bad_input("policy: gamma in mix=" + std::string(text.substr(0, text.find(':'))) +
+                     ":gamma must be a number from " + std::string(range.text) + ", found " +
+                     quoted(text));
   }
-  policy.gamma = *gamma;
+  gamma = *value;
   return {};
+}
+
+Result<void> set_late_steps(std::string_view text, std::uint32_t& steps) {
+  steps = 1;
+  const auto argument = argument_of(text);
+  if (!argument) return {};
+  const auto value = number(*argument);
+  if (!value || *value == 0 || *value > kStepsMax) {
+    return bad_input("policy: mix=stale:S needs a number of steps, 1 to " +
+                     std::to_string(kStepsMax) + ", found " + quoted(text) +
+                     "; write for example mix=stale:1");
+  }
+  steps = *value;
+  return {};
+}
+
+}  // namespace
+
+Result<void> set_mix(std::string_view text, Policy& policy) {
+  const auto name = text.substr(0, text.find(':'));
+  if (name == "average") return {};
+  if (name == "sgd") {
+    policy.mix = MixKind::sgd;
+    return {};
+  }
+  if (name == "stale") {
+    policy.mix = MixKind::stale;
+    return set_late_steps(text, policy.late_steps);
+  }
+  if (name == "lgp") {
+    policy.mix = MixKind::lgp;
+    return {};
+  }
+  policy.mix = name == "age" ? MixKind::age : MixKind::compensate;
+  policy.gamma = policy.mix == MixKind::age ? 0.9 : 1.5;
+  if (policy.mix == MixKind::age) return set_gamma(text, {0.001, 1.0, "0.001 to 1"}, policy.gamma);
+  return set_gamma(text, {0.0, 100.0, "0 to 100"}, policy.gamma);
 }
 
 Result<void> set_codec(std::string_view text, Policy& policy) {
@@ -166,21 +208,28 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
     policy.element = argument == "bf16" ? WireElement::bf16 : WireElement::f16;
     return {};
   }
-  const auto comma = argument.find(',');
-  const auto rest = comma == argument.npos ? std::string_view{} : argument.substr(comma + 1);
-  const auto second = rest.find(',');
-  const auto alpha = decimal(argument.substr(0, comma));
-  const auto beta = decimal(rest.substr(0, second));
-  const auto every =
-      second == rest.npos ? std::optional(SlimShares{}.every) : number(rest.substr(second + 1));
-  if (!alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta < *alpha) ||
-      !(*alpha <= 1.0)) {
+  SlimShares shares;
+  std::vector<std::string_view> parts;
+  for (std::size_t from = 0; from <= argument.size();) {
+    const auto comma = std::min(argument.find(',', from), argument.size());
+    parts.push_back(argument.substr(from, comma - from));
+    from = comma + 1;
+  }
+  shares.keep = parts.back() != "drop";
+  if (!shares.keep) parts.pop_back();
+  const auto given = parts.size();
+  parts.resize(std::max<std::size_t>(given, 3));
+  const auto alpha = decimal(parts[0]);
+  const auto beta = decimal(parts[1]);
+  const auto every = given < 3 ? std::optional(shares.every) : number(parts[2]);
+  if (given > 3 || !alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta <= *alpha) ||
+      !(*alpha > 0.0 && *alpha <= 1.0)) {
     return bad_input(
-        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta < alpha <= 1 and q of 1 or "
-        "more, found " +
+        "policy: codec=slim:alpha,beta[,q][,drop] needs 0 <= beta <= alpha <= 1, alpha above 0 and "
+        "q of 1 or more, found " +
         quoted(text) + "; write for example codec=slim:0.3,0.15");
   }
-  policy.slim = SlimShares{*alpha, *beta, *every};
+  policy.slim = SlimShares{*alpha, *beta, *every, shares.keep};
   return {};
 }
 

@@ -98,6 +98,7 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
     engine.world = world;
     engine.mix = config.policy.round_mix();
     engine.rounds_per_exchange = config.policy.rounds_per_exchange();
+    engine.gamma = config.policy.gamma;
     engine.deterministic = config.deterministic;
     engine.element = config.element;
     engine.timeout = config.timeout;

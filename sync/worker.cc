@@ -133,6 +133,7 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.world = config_.world;
   config.mix = policy_.round_mix();
   config.rounds_per_exchange = policy_.rounds_per_exchange();
+  config.gamma = policy_.gamma;
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
   if (policy_.free()) {
@@ -148,9 +149,8 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
     stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
   } catch (const std::bad_alloc&) {
     return unavailable(
-        "no memory for mix=" + std::string(policy_.mix == MixKind::lgp ? "lgp" : "compensate") +
-        ", which keeps " + std::to_string(policy_.model_copies()) + " copies of " +
-        std::to_string(parameters.size_bytes()) +
+        "no memory for the policy's mix, which keeps " + std::to_string(policy_.model_copies()) +
+        " copies of " + std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }
   if (auto ok = engine_->set_up(peers, stepper_->stream()); !ok) return ok;

@@ -82,7 +82,7 @@ class Worker {
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
   /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
-  /// keeps three copies, and mix=lgp, which keeps six.
+  /// keeps three copies, mix=lgp (six) and mix=stale (one).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Starts a round with the parameters as they are now. Never blocks.
@@ -97,18 +97,19 @@ class Worker {
 
   /// For training, instead of the three above: the application has changed the parameters by one
   /// step of its own, and the policy's pace says what follows. bsp: a round, as synchronize();
-  /// periodic:H: a round every H-th time; overlap: it starts or ends a round that runs while the
-  /// application goes on, and waits only when K steps would be exceeded; stages: a round of what
-  /// matters most, and it starts one of the rest, which the next step() ends; ssp:s and async: it
-  /// hands the step over, merges what has arrived, and waits for slower ranks only as s demands.
-  /// Returns the reports of the rounds that closed in this call; the parameters then hold the mixed
-  /// result (ssp, async: in any case; a round may have been begun by an earlier call).
+  /// periodic:H: a round every H-th time (mix=stale: merged S calls later); overlap: it starts or
+  /// ends a round that runs while the application goes on, and waits only when K steps would be
+  /// exceeded; stages: a round of what matters most, and it starts one of the rest, which the next
+  /// step() ends; ssp:s and async: it hands the step over, merges what has arrived, and waits for
+  /// slower ranks only as s demands. Returns the reports of the rounds that closed in this call; the
+  /// parameters then hold the mixed result (ssp, async: in any case; a round may have been begun by
+  /// an earlier call).
   virtual Result<std::vector<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
-  /// all ranks that lived to the end then hold equal parameters). Under overlap it waits for the
-  /// ranks that still step; under bsp and periodic all ranks must have stepped equally often. Under
-  /// ssp and async it sends the last steps, waits until all live ranks have come here, merges, and
-  /// nothing but leave() may follow.
+  /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all). Under
+  /// overlap it waits for the ranks that still step; under bsp and periodic all ranks must have
+  /// stepped equally often. Under ssp and async it sends the last steps, waits until all live ranks
+  /// have come here, merges, and nothing but leave() may follow.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;

@@ -179,7 +179,7 @@ void FreeRounds::merge() noexcept {
     memory_.accumulator->move_to(w, memory_.snapshot.data());
   }
   memory_.accumulator->finish(w, memory_.snapshot.data());
-  memory_.accumulator->begin();
+  memory_.accumulator->begin(shape_.bytes);
   if (config_.observer != nullptr) config_.observer->merged();
 }
 

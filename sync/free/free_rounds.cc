@@ -146,7 +146,7 @@ void FreeRounds::on_data(EpochState& epoch, const ParsedFrame& frame, TimePoint 
   // Beyond what a count holds a frame changes next to nothing; the sender still gets its answer.
   if (memory_.accumulator->contributors(index) == 0xFFFF) return;
   if (stopped_ && (header.flags & frame_flag::kFinal) == 0) return;
-  memory_.accumulator->add(index, frame.payload, memory_.snapshot.data());
+  memory_.accumulator->add(index, header.sender, frame.payload, memory_.snapshot.data());
   if (config_.observer != nullptr) config_.observer->added(header.sender, header.round, index);
 }
 

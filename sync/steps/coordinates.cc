@@ -21,16 +21,18 @@ SlimCoordinates::SlimCoordinates(std::uint32_t elements, const SlimShares& share
       significance_(elements),
       taken_(elements, 0) {
   SELMCAST_CHECK(elements > 0 && shares.every > 0, "a set of parameters and a period");
-  SELMCAST_CHECK(shares.beta >= 0.0 && shares.beta < shares.alpha && shares.alpha <= 1.0,
-                 "shares: 0 <= beta < alpha <= 1");
+  SELMCAST_CHECK(shares.beta >= 0.0 && shares.beta <= shares.alpha && shares.alpha <= 1.0,
+                 "shares: 0 <= beta <= alpha <= 1");
   size_ = std::clamp(size_, 1U, elements_);
-  core_size_ = std::min(core_size_, size_ - 1);
+  // Rounding must not take the explorer away that was asked for.
+  core_size_ = shares.beta < shares.alpha ? std::min(core_size_, size_ - 1) : size_;
   indices_.reserve(size_);
   restart(seed);
 }
 
 std::uint32_t SlimCoordinates::rounds_per_walk() const noexcept {
   const auto explorers = size_ - core_size_;
+  if (explorers == 0) return 0;
   return 2 * ((elements_ + explorers - 1) / explorers);
 }
 

@@ -27,7 +27,8 @@ class SlimCoordinates {
   std::uint32_t size() const noexcept { return size_; }
   std::uint32_t core_size() const noexcept { return core_size_; }
   /// A coordinate outside the core waits less than this many rounds, the core being as it is: two
-  /// walks, because the order of the next one is drawn when the last one ends.
+  /// walks, because the order of the next one is drawn when the last one ends. 0 with beta = alpha:
+  /// there is no explorer, and a coordinate may wait for ever.
   std::uint32_t rounds_per_walk() const noexcept;
 
   /// The next round's set. `agreed` and `change` (how far the last exchange moved each coordinate)

@@ -18,6 +18,7 @@ DeltaExchange::DeltaExchange(std::span<float> parameters, double gamma,
                              std::optional<SlimShares> slim, std::uint64_t seed)
     : parameters_(parameters),
       gamma_(static_cast<float>(gamma)),
+      keep_(!slim || slim->keep),
       seed_(seed),
       values_(static_cast<std::uint32_t>(parameters.size())),
       agreed_(parameters.begin(), parameters.end()),
@@ -70,6 +71,7 @@ void DeltaExchange::depart(bool last) {
       stream_[i] = agreed_[c] + own_[c];
       under_way_[i] = std::exchange(own_[c], 0.0F);
     }
+    if (!keep_) std::fill(own_.begin(), own_.end(), 0.0F);
   } else {
     for (std::uint32_t c = 0; c < values_; ++c) {
       stream_[c] = agreed_[c] + own_[c];

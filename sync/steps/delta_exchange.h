@@ -25,9 +25,10 @@ namespace selmcast {
 /// middle of a round) agree again with the next exchange.
 ///
 /// With Slim-DP's coordinates only those of a round travel; the others keep what the rank did to
-/// them in `own`, so nothing is lost. The ranks' sets are compared by a fingerprint in the stream:
-/// a round with different sets (after a death, see above) merges nothing, and the next blocks()
-/// rounds exchange everything once, in order.
+/// them in `own`, so nothing is lost (or, with SlimShares::keep off, loses it as the round departs:
+/// w is then overwritten by the agreed values there). The ranks' sets are compared by a fingerprint
+/// in the stream: a round with different sets (after a death, see above) merges nothing, and the
+/// next blocks() rounds exchange everything once, in order.
 ///
 /// One thread at a time, and never during a round. Allocates in its constructor only.
 class DeltaExchange {
@@ -65,6 +66,7 @@ class DeltaExchange {
 
   std::span<float> parameters_;
   float gamma_;
+  bool keep_;
   std::uint64_t seed_;
   std::uint32_t values_;  ///< Of one round.
   std::optional<SlimCoordinates> coordinates_;

@@ -12,7 +12,9 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
       free_(policy.free()),
       limit_(policy.pace_steps),
       parameters_(parameters),
-      rounds_(rounds) {
+      rounds_(rounds),
+      late_(policy.late_steps) {
+  if (policy.mix == MixKind::stale) stale_.emplace(parameters);
   if (policy.mix == MixKind::compensate) {
     exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
   } else if (policy.pace == PaceKind::stages) {
@@ -22,6 +24,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
 
 void Stepper::depart(bool last) {
   if (exchange_) exchange_->depart(last);
+  if (stale_) stale_->depart();
   carried_ = std::exchange(steps_, 0);
   rounds_.push();
   under_way_ = true;
@@ -39,6 +42,11 @@ Result<RoundReport> Stepper::wait() {
   under_way_ = false;
   if (exchange_) exchange_->arrive();
   if (stages_) stages_->arrive_all();
+  // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
+  // leaves the frames that came, and one rank more or less counts in this one weight.
+  if (stale_) {
+    stale_->arrive(static_cast<std::uint32_t>(report->receivers.size()) + 1, late_);
+  }
   return report;
 }
 
@@ -57,6 +65,7 @@ Result<std::vector<RoundReport>> Stepper::step() {
   if (free_) return pass(false);
   ++steps_;
   if (stages_) return step_in_stages();
+  if (stale_) return step_late();
   std::vector<RoundReport> closed;
   if (pace_ != PaceKind::overlap) {
     if (steps_ < limit_) return closed;
@@ -112,9 +121,37 @@ Result<std::vector<RoundReport>> Stepper::step_in_stages() {
   return reports;
 }
 
+Result<std::vector<RoundReport>> Stepper::step_late() {
+  std::vector<RoundReport> closed;
+  if (under_way_ && steps_ == late_) {
+    auto report = wait();
+    if (!report) return std::move(report).error();
+    closed.push_back(std::move(report).value());
+  }
+  if (steps_ == limit_) depart(false);
+  return closed;
+}
+
+Result<std::vector<RoundReport>> Stepper::finish_late() {
+  std::vector<RoundReport> reports;
+  if (under_way_) {
+    auto report = wait();
+    if (!report) return std::move(report).error();
+    reports.push_back(std::move(report).value());
+  }
+  depart(true);
+  auto report = rounds_.wait();
+  if (!report) return std::move(report).error();
+  under_way_ = false;
+  stale_->replace();
+  reports.push_back(std::move(report).value());
+  return reports;
+}
+
 Result<std::vector<RoundReport>> Stepper::finish() {
   if (stages_) return end_stages();
   if (free_) return pass(true);
+  if (stale_) return finish_late();
   std::vector<RoundReport> reports;
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);

@@ -10,6 +10,7 @@
 #include "sync/policy.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
+#include "sync/steps/stale_merge.h"
 
 namespace selmcast {
 
@@ -34,6 +35,8 @@ class Rounds {
 /// is always under way while the worker steps on, at most K steps beyond the last departure; what
 /// it merges was computed from the parameters of the round before, so its lag is exactly one.
 /// stages: a round of what matters most after every step, and one of the rest during the next.
+/// periodic:H with mix=stale:S: after every H steps a round departs, which is merged S <= H steps
+/// later.
 /// ssp, async: every step is handed over, and what becomes of it is decided below; a step() then
 /// reports rounds that ended, not the one that it began.
 ///
@@ -46,6 +49,7 @@ class Stepper {
   /// Memory that the rounds send from and mix into.
   std::span<float> stream() noexcept {
     if (stages_) return stages_->stream();
+    if (stale_) return stale_->stream();
     return exchange_ ? exchange_->stream() : parameters_;
   }
 
@@ -54,7 +58,8 @@ class Stepper {
   Result<std::vector<RoundReport>> step();
   /// After the last step: rounds until every rank has come here and all own changes are merged
   /// (bsp, periodic: at most one, for the steps since the last; the ranks must have done equally
-  /// many). With mix=compensate all ranks that lived to the end then hold equal parameters.
+  /// many; mix=stale: one more, which leaves all ranks the plain mean). With mix=compensate all
+  /// ranks that lived to the end then hold equal parameters.
   Result<std::vector<RoundReport>> finish();
   /// One round of everything done so far, whatever the pace.
   Result<RoundReport> synchronize();
@@ -71,6 +76,8 @@ class Stepper {
   Result<std::vector<RoundReport>> pass(bool last);
   Result<std::vector<RoundReport>> step_in_stages();
   Result<std::vector<RoundReport>> end_stages();
+  Result<std::vector<RoundReport>> step_late();
+  Result<std::vector<RoundReport>> finish_late();
 
   PaceKind pace_;
   bool free_;
@@ -79,6 +86,8 @@ class Stepper {
   Rounds& rounds_;
   std::optional<DeltaExchange> exchange_;
   std::optional<StageExchange> stages_;
+  std::uint32_t late_;  ///< Steps from a departure to its merge (mix=stale).
+  std::optional<StaleMerge> stale_;
   std::uint32_t steps_ = 0, carried_ = 0;
   bool under_way_ = false;
 };

@@ -42,8 +42,9 @@ def equal_at_the_end(result):
     return result["accuracy"] == workers["min"] and abs(workers["mean"] - workers["min"]) < 1e-9
 
 
-def killed(policy):
-    """SIGKILL in the middle of an overlapped job: the others merge and finish without it."""
+def killed(policy, equal=True):
+    """SIGKILL in the middle of a job: the others merge and finish without it, with equal models if
+    the policy says so."""
     job = subprocess.Popen(command(policy, epochs=120, timeout=3),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
@@ -61,8 +62,9 @@ def killed(policy):
     print(f"{policy:32} rank 4 killed: accuracy {result['accuracy']:.3f}, failed "
           f"{result['failed_ranks']}, ended {took:.1f} s after", flush=True)
     assert result["failed_ranks"] == [4] and result["verified"]
-    assert equal_at_the_end(result), "survivors differ"
+    assert not equal or equal_at_the_end(result), "survivors differ"
     assert result["accuracy"] >= 0.75, "a worker's classes are lost with it, not all"
+    return result
 
 
 def main():

@@ -49,7 +49,8 @@ void add_all(Accumulator& accumulator, WireElement element, const std::vector<fl
   std::vector<std::byte> buffer(shape.bytes + 1);
   std::memcpy(buffer.data() + 1, Sent(element, update).data(), shape.bytes);
   for (std::uint32_t f = 0; f < shape.frames(); ++f) {
-    accumulator.add(f, {buffer.data() + 1 + shape.offset_of(f), shape.length_of(f)}, sent.data());
+    accumulator.add(f, 1, {buffer.data() + 1 + shape.offset_of(f), shape.length_of(f)},
+                    sent.data());
   }
 }
 
@@ -59,7 +60,7 @@ std::vector<float> mixed(const std::tuple<MixKind, bool, WireElement>& how, std:
   const auto [mix, deterministic, element] = how;
   Accumulator accumulator(shape_of(element), mix, deterministic, element);
   const Sent sent(element, own);
-  accumulator.begin();
+  accumulator.begin(0, 2, {});
   for (const auto& update : updates) add_all(accumulator, element, update, sent);
   accumulator.finish(own.data(), sent.data());
   return own;
@@ -90,7 +91,7 @@ TEST_P(Mixes, GivesTheMeanOfOwnAndReceivedWithinTheRoundingOfWhatTravelled) {
       want[i] = static_cast<double>(own[i]) * weight;
       bound[i] += half_unit(element, own[i]) * weight * (mix == MixKind::average ? senders : 1);
     }
-    accumulator.begin();
+    accumulator.begin(0, 2, {});
     for (int s = 0; s < senders; ++s) {
       const auto update = random_values(static_cast<std::uint64_t>(10 + s));
       add_all(accumulator, element, update, sent);
@@ -119,8 +120,8 @@ TEST_P(Mixes, FramesNobodySentStay) {
   const auto before = own;
   const auto update = random_values(2);
   const Sent sent(element, own), received(element, update);
-  accumulator.begin();
-  accumulator.add(3, {received.data() + shape.offset_of(3), 400}, sent.data());
+  accumulator.begin(0, 2, {});
+  accumulator.add(3, 1, {received.data() + shape.offset_of(3), 400}, sent.data());
   accumulator.finish(own.data(), sent.data());
   EXPECT_EQ(accumulator.contributors(3), 1U);
   EXPECT_EQ(accumulator.contributors(4), 0U);
@@ -190,8 +191,8 @@ TEST(Accumulator, FixedPointClampsWhatHasNoPlace) {
   float own[2] = {0, 0};
   const auto* sent = std::as_bytes(std::span(own)).data();
   const float update[2] = {std::nanf(""), INFINITY};
-  accumulator.begin();
-  accumulator.add(0, std::as_bytes(std::span(update)), sent);
+  accumulator.begin(0, 2, {});
+  accumulator.add(0, 1, std::as_bytes(std::span(update)), sent);
   accumulator.finish(own, sent);
   EXPECT_EQ(own[0], -0x1p27F);
   EXPECT_EQ(own[1], 0x1p27F);
@@ -206,7 +207,7 @@ TEST(MovedAccumulator, GivesTheMeanWithTheParametersAsTheyAreNow) {
   const auto updates = std::vector{random_values(2), random_values(3), random_values(4)};
   auto own = random_values(5);
   const Sent sent(f32, before);
-  accumulator.begin();
+  accumulator.begin(shape_of(f32).bytes);
   for (const auto& update : updates) add_all(accumulator, f32, update, sent);
   const auto now = own;
   accumulator.move_to(own.data(), sent.data());
@@ -217,7 +218,7 @@ TEST(MovedAccumulator, GivesTheMeanWithTheParametersAsTheyAreNow) {
     ASSERT_NEAR(own[i], mean, 1e-6) << i;
   }
   // Updates that equal the parameters leave them alone, wherever both were before.
-  accumulator.begin();
+  accumulator.begin(shape_of(f32).bytes);
   add_all(accumulator, f32, own, sent);
   const auto equal = own;
   accumulator.move_to(own.data(), sent.data());

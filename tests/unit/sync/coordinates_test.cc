@@ -30,6 +30,9 @@ TEST(SlimCoordinates, SizesAreTheSharesOfTheParameters) {
   const SlimCoordinates tiny(3, {0.1, 0.05, 1}, 1);
   EXPECT_EQ(tiny.size(), 1U);
   EXPECT_EQ(tiny.core_size(), 0U);
+  const SlimCoordinates core_only(1000, {0.3, 0.3, 20}, 1);
+  EXPECT_EQ(core_only.core_size(), 300U);
+  EXPECT_EQ(core_only.rounds_per_walk(), 0U);
   const SlimCoordinates everything(7, {1.0, 0.0, 1}, 1);
   EXPECT_EQ(everything.size(), 7U);
 }

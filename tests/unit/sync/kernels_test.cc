@@ -246,6 +246,43 @@ TEST(Kernels, SumsOfDifferencesAtAnySizeAndAlignment) {
               [](WireElement, Operands& x, std::size_t i, float u, float s) { x.sum[i] += u - s; });
 }
 
+TEST(Kernels, ScaledDifferencesRoundEachProductAndEachSum) {
+  // volatile: a fused product and sum would have other bits.
+  expect_same(
+      [](WireElement e, Operands& x, std::size_t n) {
+        kernels::assign_scaled_difference(e, x.sum, x.update, x.sent, 0.3F, n);
+      },
+      [](WireElement, Operands& x, std::size_t i, float u, float s) { x.sum[i] = (u - s) * 0.3F; });
+  expect_same(
+      [](WireElement e, Operands& x, std::size_t n) {
+        kernels::add_scaled_difference(e, x.sum, x.update, x.sent, 0.3F, n);
+      },
+      [](WireElement, Operands& x, std::size_t i, float u, float s) {
+        const volatile float change = (u - s) * 0.3F;
+        x.sum[i] += change;
+      });
+  expect_same(
+      [](WireElement e, Operands& x, std::size_t n) {
+        kernels::fixed_add_scaled_difference(e, x.fixed, x.update, x.sent, 0.3, n);
+      },
+      [](WireElement, Operands& x, std::size_t i, float u, float s) {
+        x.fixed[i] += reference_fixed((static_cast<double>(u) - static_cast<double>(s)) * 0.3);
+      });
+}
+
+TEST(Kernels, NoChangeKeepsEveryBit) {
+  on_every_target([] {
+    const float values[] = {-0.0F, 0.0F, from_bits(1), -1.5F, INFINITY};
+    float own[std::size(values)];
+    const float sum[std::size(values)] = {};
+    const std::int64_t fixed[std::size(values)] = {};
+    std::copy(std::begin(values), std::end(values), own);
+    kernels::finish_difference(own, sum, 0.5F, std::size(own));
+    kernels::fixed_finish_difference(own, fixed, 0.5, std::size(own));
+    for (std::size_t i = 0; i < std::size(own); ++i) EXPECT_EQ(to_bits(own[i]), to_bits(values[i]));
+  });
+}
+
 TEST(Kernels, SumsAtAnySizeAndAlignment) {
   expect_same(
       [](WireElement e, Operands& x, std::size_t n) { kernels::assign(e, x.sum, x.update, n); },

@@ -1,0 +1,173 @@
+// What a round costs the application's thread: push(), which hands the round to the driver, while
+// that thread polls (spins), sleeps, or is busy with another round's frames; and from push() until
+// wait() returns. Every single call is timed; percentiles, because a mean hides the wake-ups.
+//
+//   bench_submit [rounds = 20000]
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "bench/engine_rig.h"
+#include "bench/null_transport.h"
+#include "hwconf/machine.h"
+#include "transport/shm/shm_transport.h"
+
+namespace selmcast {
+namespace {
+
+enum class Idle { spin, yield, sleep };
+
+/// One rank's engine and its driver thread.
+class Rig {
+ public:
+  Rig(std::unique_ptr<Transport> transport, Rank self, std::uint32_t ranks, std::size_t elements,
+      Idle idle)
+      : transport_(std::move(transport)), self_(self), idle_(idle), parameters_(elements, 1.0F) {
+    policy_ = need(parse_policy("mix=average"));
+    engine_ = std::make_unique<Engine>(
+        *transport_, config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes));
+  }
+  ~Rig() {
+    stop_.store(true, std::memory_order_release);
+    if (driver_.joinable()) driver_.join();
+  }
+
+  void connect(const std::vector<PeerAddress>& peers, const View& view) {
+    need(engine_->set_up(peers, parameters_));
+    offer_first(*engine_, view, policy_, self_);
+    driver_ = std::thread([this] { drive(); });
+  }
+  void enter() {
+    while (!engine_->accepted()) std::this_thread::yield();
+    engine_->activate(0);
+    while (!engine_->switched()) std::this_thread::yield();
+  }
+  Engine& engine() { return *engine_; }
+  Transport& transport() { return *transport_; }
+
+ private:
+  void drive() {
+    const SteadyClock clock;
+    while (!stop_.load(std::memory_order_acquire)) {
+      if (engine_->progress(clock.now()) > 0 || idle_ == Idle::spin) continue;
+      if (idle_ == Idle::yield) {
+        std::this_thread::yield();
+      } else {
+        transport_->wait(std::chrono::milliseconds(20));
+      }
+    }
+  }
+
+  std::unique_ptr<Transport> transport_;
+  Rank self_;
+  Idle idle_;
+  Policy policy_;
+  std::vector<float> parameters_;
+  std::unique_ptr<Engine> engine_;
+  std::atomic<bool> stop_{false};
+  std::thread driver_;
+};
+
+struct Times {
+  std::vector<double> push, round;  ///< In nanoseconds.
+};
+
+double nanoseconds(Duration d) {
+  return std::chrono::duration<double, std::nano>(d).count();
+}
+
+/// Rounds pushed on all rigs by this thread; the first one's calls are timed.
+Times play(std::vector<std::unique_ptr<Rig>>& rigs, std::size_t rounds) {
+  const SteadyClock clock;
+  Times out;
+  for (std::size_t r = 0; r < rounds + rounds / 10; ++r) {
+    for (std::size_t i = 1; i < rigs.size(); ++i) rigs[i]->engine().push();
+    const auto before = clock.now();
+    rigs[0]->engine().push();
+    const auto pushed = clock.now();
+    for (auto& rig : rigs) need(rig->engine().wait());
+    const auto closed = clock.now();
+    if (r < rounds / 10) continue;  // Warm-up.
+    out.push.push_back(nanoseconds(pushed - before));
+    out.round.push_back(nanoseconds(closed - before));
+  }
+  return out;
+}
+
+void print(const std::string& name, const char* what, std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double q) {
+    return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+  };
+  std::printf("%-38s %-14s %9.0f %9.0f %9.0f %9.0f %9.0f\n", name.c_str(), what, at(0.5), at(0.9),
+              at(0.99), at(0.999), values.back());
+}
+
+void measure(const std::string& name, std::vector<std::unique_ptr<Rig>> rigs, std::size_t rounds) {
+  const auto ranks = static_cast<std::uint32_t>(rigs.size());
+  const auto view = view_of(ranks, 100'000'000);
+  std::vector<PeerAddress> peers;
+  for (auto& rig : rigs) peers.push_back(rig->transport().address());
+  for (auto& rig : rigs) rig->connect(peers, view);
+  for (auto& rig : rigs) rig->enter();
+  const auto times = play(rigs, rounds);
+  print(name, "push", times.push);
+  print(name, "push to wait", times.round);
+}
+
+std::unique_ptr<Transport> shm(std::uint64_t job, Rank rank, std::uint32_t ranks) {
+  TransportConfig config;
+  config.job = job;
+  config.rank = rank;
+  config.world = ranks;
+  return need(open_shm(config));
+}
+
+template <class... Rigs>
+std::vector<std::unique_ptr<Rig>> list(Rigs... rigs) {
+  std::vector<std::unique_ptr<Rig>> out;
+  (out.push_back(std::move(rigs)), ...);
+  return out;
+}
+
+void run(std::size_t rounds) {
+  constexpr std::size_t kSmall = 256, kLarge = 250'000;  // A frame's worth, and 1 MB.
+  const auto job = static_cast<std::uint64_t>(::getpid()) * 10;
+  std::printf("%-38s %-14s %9s %9s %9s %9s %9s\n", "ns", "", "p50", "p90", "p99", "p99.9", "max");
+  measure("alone, driver spins",
+          list(std::make_unique<Rig>(std::make_unique<NullTransport>(), 0, 1, kSmall, Idle::spin)),
+          rounds);
+  measure("alone, driver yields",
+          list(std::make_unique<Rig>(std::make_unique<NullTransport>(), 0, 1, kSmall, Idle::yield)),
+          rounds);
+  measure("alone, driver sleeps (shm)",
+          list(std::make_unique<Rig>(shm(job + 1, 0, 1), 0, 1, kSmall, Idle::sleep)), rounds);
+  for (const auto elements : {kSmall, kLarge}) {
+    const auto turns = elements == kSmall ? rounds / 4 : rounds / 100 + 10;
+    measure("two ranks, " + std::to_string(elements * 4) + " bytes (shm)",
+            list(std::make_unique<Rig>(shm(job + elements, 0, 2), 0, 2, elements, Idle::sleep),
+                 std::make_unique<Rig>(shm(job + elements, 1, 2), 1, 2, elements, Idle::sleep)),
+            turns);
+  }
+}
+
+}  // namespace
+}  // namespace selmcast
+
+int main(int argc, char** argv) {
+  using namespace selmcast;
+  char* end = nullptr;
+  const long rounds = argc > 1 ? std::strtol(argv[1], &end, 10) : 20'000;
+  if (argc > 2 || (end != nullptr && *end != '\0') || rounds < 100 || rounds > 10'000'000) {
+    std::fprintf(stderr, "usage: bench_submit [rounds, 100 to 10000000]\n");
+    return 2;
+  }
+  std::fprintf(stderr, "%s\n", machine_facts(describe_machine()).c_str());
+  run(static_cast<std::size_t>(rounds));
+  return 0;
+}
