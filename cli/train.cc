@@ -85,6 +85,7 @@ nlohmann::ordered_json document_of(const TrainCommand& command, const TrainResul
   document["curve_steps"] = options.training.curve_steps;
   document["slowdown"] = options.slowdown;
   document["compute_ms"] = options.compute_ms;
+  document["steps_by_speed"] = options.steps_by_speed;
   document["compute_trace"] = options.compute_trace;
   return document;
 }
@@ -168,7 +169,7 @@ Result<void> train_worker(TrainCommand& command) {
   if (!links) return std::move(links).error();
   auto worker = Worker::join(worker_config(command.options.job, place, std::move(*links)));
   if (!worker) return std::move(worker).error();
-  const auto options = trainer_options(command.options, place.rank);
+  const auto options = trainer_options(command.options, *task, place.rank);
   if (!options) return options.error();
   auto trained = train_rank(**worker, *task, *options);
   if (!trained) return trained;

@@ -105,6 +105,10 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
   command.add_option("--compute-trace", o.compute_trace,
                      "CSV `rank,step,compute_ms` of each step's least computing time, repeated; "
                      "what --write-trace wrote will do");
+  command.add_flag("--steps-by-speed", o.steps_by_speed,
+                   "Ranks whose computing takes less time by --slowdown or --compute-trace do more "
+                   "steps, so that all end together, where the pace lets each step by itself "
+                   "(overlap)");
   command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command.add_option("--transport", o.job.transport, "auto, shm or uring")->capture_default_str();
@@ -157,6 +161,7 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
   if (o.compute_ms > 0.0) out.insert(out.end(), {"--compute-ms", exact(o.compute_ms)});
   if (!o.job.links_file.empty()) out.insert(out.end(), {"--links", o.job.links_file});
   if (!o.compute_trace.empty()) out.insert(out.end(), {"--compute-trace", o.compute_trace});
+  if (o.steps_by_speed) out.emplace_back("--steps-by-speed");
   if (o.record_trace) out.emplace_back("--record-trace");
   if (o.quiet) out.emplace_back("--quiet");
   if (o.job.deterministic) out.emplace_back("--deterministic");
@@ -180,7 +185,40 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
   return task;
 }
 
-Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, Rank rank) {
+namespace {
+
+/// Whether ranks may do different numbers of steps: those of other paces wait for one another.
+bool steps_alone(const Policy& policy) noexcept {
+  return policy.pace == PaceKind::overlap;
+}
+
+/// Mean time of a rank's steps as asked for, in a unit that is the same for all ranks.
+double pace_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
+               Rank rank) {
+  const double factor = options.slowdown.empty() ? 1.0 : options.slowdown.at(rank);
+  if (traces.empty()) return factor;
+  double sum = 0.0;
+  for (const TracedStep& step : traces.at(rank)) sum += step.compute_ms;
+  return factor * sum / static_cast<double>(traces.at(rank).size());
+}
+
+/// Steps of a rank, so that it takes as long over them as the slowest over `least` of its own.
+std::uint32_t steps_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
+                       std::uint32_t least, Rank rank) {
+  double slowest = 0.0;
+  for (Rank other = 0; other < options.training.workers; ++other) {
+    slowest = std::max(slowest, pace_of(options, traces, other));
+  }
+  constexpr double kFactorMax = 1000.0;  // What --slowdown allows; a trace may hold zeros.
+  const double own = std::max(pace_of(options, traces, rank), slowest / kFactorMax);
+  const double steps = own > 0.0 ? std::round(least * slowest / own) : least;
+  return static_cast<std::uint32_t>(std::min(steps, 4e9));
+}
+
+}  // namespace
+
+Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const TrainTask& task,
+                                       Rank rank) {
   TrainerOptions out;
   const auto policy = parse_policy(options.job.policy);
   if (!policy) return policy.error();
@@ -190,11 +228,17 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, Rank 
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
   out.trace = options.record_trace;
   out.progress = !options.quiet;
-  if (options.compute_trace.empty()) return out;
-  const auto traces = load_trace(options.compute_trace, options.training.workers);
-  if (!traces) return traces.error();
-  for (const TracedStep& step : traces->at(rank)) {
-    out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
+  std::vector<RankTrace> traces;
+  if (!options.compute_trace.empty()) {
+    auto loaded = load_trace(options.compute_trace, options.training.workers);
+    if (!loaded) return std::move(loaded).error();
+    traces = std::move(*loaded);
+    for (const TracedStep& step : traces.at(rank)) {
+      out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
+    }
+  }
+  if (options.steps_by_speed && steps_alone(*policy)) {
+    out.steps = steps_of(options, traces, task.steps(), rank);
   }
   return out;
 }

@@ -20,6 +20,7 @@ struct TrainCommandOptions {
   std::vector<double> slowdown;  ///< Empty, or one factor a rank.
   double compute_ms = 0.0;       ///< Least time of a step's computing, before the slowdown.
   std::string compute_trace;     ///< File of each step's computing time; empty: compute_ms.
+  bool steps_by_speed = false;   ///< Faster ranks do more steps, where the pace lets them.
   bool record_trace = false;     ///< Of a rank: publish its trace.
   bool quiet = false;            ///< Of a rank: publish no progress.
   RunOptions job;                ///< Policy, transport, links and what else `run` has in common.
@@ -36,6 +37,7 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& options);
 Result<TrainTask> make_task(TrainCommandOptions& options);
 /// How this rank trains, from the policy and how long computing takes; after make_task(). Errors:
 /// bad_input, the trace of compute times.
-Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, Rank rank);
+Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const TrainTask& task,
+                                       Rank rank);
 
 }  // namespace selmcast

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 
 #include "base/check.h"
@@ -214,7 +215,8 @@ PlotPanel training_panel(const TrainResult& result, Axis axis, bool loss) {
   panel.x_label =
       axis == Axis::samples ? "samples seen by all workers together" : "seconds of training";
   panel.y_label = loss ? "cross-entropy on the test set" : "accuracy on the test set";
-  const double per_step = static_cast<double>(result.options.workers) * result.options.batch;
+  const double own = std::accumulate(result.rank_steps.begin(), result.rank_steps.end(), 0.0);
+  const double per_step = result.options.batch * own / std::max(result.steps, 1U);
   const auto& workers = axis == Axis::samples ? result.workers : result.by_time;
   const auto add = [&](const std::vector<CurvePoint>& curve, double CurvePoint::*value,
                        const char* label, const char* colour, bool dashed) {

@@ -22,8 +22,9 @@ std::string snapshot_tag(std::uint32_t steps);
 
 /// A rank's own model at a point of the curves (TrainTask::is_point()).
 struct Snapshot {
-  std::uint32_t epoch = 0;   ///< Whole epochs done so far.
-  std::uint32_t steps = 0;   ///< Own steps done so far.
+  std::uint32_t epoch = 0;  ///< Whole epochs done so far.
+  std::uint32_t steps =
+      0;  ///< Of the task's schedule done so far; own steps unless there are more.
   std::uint32_t rounds = 0;  ///< Rounds closed so far.
   double seconds = 0.0;      ///< Time since training began.
   std::vector<float> parameters;

@@ -86,6 +86,7 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
             {"median", result.round_ms.median},
             {"p99", result.round_ms.p99},
             {"max", result.round_ms.max}}},
+          {"rank_steps", result.rank_steps},
           {"rank_compute_ms", result.rank_compute_ms},
           {"foreign_frames", result.foreign_frames},
           {"repaired_frames", result.repaired_frames},

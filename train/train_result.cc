@@ -103,8 +103,10 @@ void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
   std::set<std::string> notices;
   std::set<Rank> lost(result.failed_ranks.begin(), result.failed_ranks.end());
   result.verified = true;
+  result.rank_steps.assign(result.options.workers, 0);
   result.rank_compute_ms.assign(result.options.workers, std::nan(""));
   for (const RankReport& report : reports) {
+    result.rank_steps.at(report.rank) = report.steps;
     result.rank_compute_ms.at(report.rank) = 1e3 * report.compute_seconds / report.steps;
     result.verified = result.verified && report.verified;
     result.seconds = std::max(result.seconds, report.seconds);

@@ -37,7 +37,7 @@ struct TrainResult {
   std::uint64_t params_bytes = 0;
   bool verified = false;
   std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
-  std::uint32_t steps = 0;         ///< Of each worker.
+  std::uint32_t steps = 0;         ///< Of the schedule: of each worker, if none does more.
   std::uint32_t rounds = 0;        ///< As many as steps under pace=bsp.
   double seconds = 0.0;
   std::uint64_t bytes_on_wire = 0;  ///< All that all ranks sent, control included.
@@ -47,8 +47,9 @@ struct TrainResult {
   double receivers_per_round = 0.0;  ///< Mean of the sum over ranks.
   struct {
     double min = 0, median = 0, p99 = 0, max = 0;
-  } round_ms;                           ///< The slowest rank's of each.
-  std::vector<double> rank_compute_ms;  ///< Mean of a step, by rank; not a number of lost ones.
+  } round_ms;                             ///< The slowest rank's of each.
+  std::vector<std::uint32_t> rank_steps;  ///< Own steps, by rank; 0 of lost ones.
+  std::vector<double> rank_compute_ms;    ///< Mean of a step, by rank; not a number of lost ones.
   /// By steps: each point is of the models of all ranks after equally many steps, and its time is
   /// that of the slowest. The last two are empty when References::no was asked for.
   std::vector<CurvePoint> workers, baseline, local_only;

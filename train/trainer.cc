@@ -27,6 +27,7 @@ class RankTraining {
         task_(task),
         options_(options),
         learner_(task, worker.rank()),
+        own_steps_(options.steps == 0 ? task.steps() : options.steps),
         parameters_(task.initial_parameters()),
         gradient_(parameters_.size()) {
     report_.rank = worker.rank();
@@ -39,13 +40,14 @@ class RankTraining {
     }
     begin_ = Timer::now();
     if (auto taken = take_snapshot(); !taken) return taken;
-    while (steps_ < task_.steps()) {
+    while (steps_ < own_steps_) {
       if (steps_ % task_.rounds_per_epoch() == 0) learner_.start_epoch();
       if (auto done = run_step(); !done) return done;
-      if (steps_ == task_.steps()) {
+      if (steps_ == own_steps_) {
         if (auto done = merge_the_rest(); !done) return done;
       }
-      if (!task_.is_point(steps_)) continue;
+      const std::uint32_t done = nominal(steps_);
+      if (done == nominal(steps_ - 1) || !task_.is_point(done)) continue;
       if (auto taken = take_snapshot(); !taken) return taken;
     }
     report_.seconds = seconds();
@@ -53,6 +55,11 @@ class RankTraining {
   }
 
  private:
+  /// How far the task's schedule is after so many own steps.
+  std::uint32_t nominal(std::uint32_t steps) const {
+    return static_cast<std::uint32_t>(std::uint64_t{steps} * task_.steps() / own_steps_);
+  }
+
   double seconds() const { return std::chrono::duration<double>(Timer::now() - begin_).count(); }
 
   Result<void> publish_all() {
@@ -72,7 +79,7 @@ class RankTraining {
   }
 
   Result<void> run_step() {
-    const float rate = task_.learning_rate(steps_);
+    const float rate = task_.learning_rate(nominal(steps_));
     const auto begin = Timer::now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
@@ -140,8 +147,8 @@ class RankTraining {
   /// Keeps the model until the end: publishing it now would hold up this rank's next step.
   Result<void> take_snapshot() {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
-    const std::uint32_t epoch = steps_ / task_.rounds_per_epoch();
-    snapshots_.push_back({epoch, steps_, rounds, seconds(), parameters_});
+    const std::uint32_t done = nominal(steps_);
+    snapshots_.push_back({done / task_.rounds_per_epoch(), done, rounds, seconds(), parameters_});
     const auto now = Timer::now();
     if (!options_.progress || now < next_progress_) return {};
     next_progress_ = now + kProgressPeriod;
@@ -152,6 +159,7 @@ class RankTraining {
   const TrainTask& task_;
   TrainerOptions options_;
   Learner learner_;
+  std::uint32_t own_steps_;
   std::vector<float> parameters_;
   std::vector<float> gradient_;
   Timer::time_point begin_{};
@@ -167,6 +175,7 @@ class RankTraining {
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options) {
   SELMCAST_CHECK(worker.world() == task.options().workers, "the task is for as many workers");
   SELMCAST_CHECK(options.slowdown >= 1.0, "a slowdown is at least 1");
+  SELMCAST_CHECK(options.steps == 0 || options.steps >= task.steps(), "the task's steps at least");
   return RankTraining(worker, task, options).run();
 }
 

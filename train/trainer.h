@@ -34,6 +34,9 @@ struct TrainerOptions {
   /// the last.
   std::vector<std::chrono::nanoseconds> compute_times{};
   Departure departure = Departure::with_closing;
+  /// Steps of this rank in the whole run, at least the task's; 0 = as many as the task's. With more
+  /// of them the learning rate and the points of the curves follow the share of them that is done.
+  std::uint32_t steps = 0;
   bool trace = false;    ///< Publish the trace of the steps (kTraceTag).
   bool progress = true;  ///< Publish the newest model now and then (kProgressTag).
 };

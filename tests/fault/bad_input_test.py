@@ -100,7 +100,8 @@ class BadInput(unittest.TestCase):
                     "--json, --write-trace")
         trace = self.file("trace.csv", "rank,step,compute_ms\n0,0,1\n1,0,1\n")
         os.link(trace, self.folder / "hard")
-        self.refuse(["train", "--workers", "2", "--compute-trace", trace, "--write-trace",
+        self.refuse(["train", "--workers", "2", "--policy", "select=all", "--compute-trace", trace,
+                     "--write-trace",
                      f"{self.folder}/hard"], "--write-trace", "--compute-trace")
         self.assertTrue(os.path.getsize(trace))
         links = self.file("links.json", '{"tx_kbps":[9,9],"rx_kbps":[9,9]}')

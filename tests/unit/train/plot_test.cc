@@ -77,6 +77,8 @@ TEST(TrainingChart, ShowsAccuracyAndLossByTimeAndBySamples) {
   TrainResult result;
   result.options.workers = 3;
   result.options.batch = 4;
+  result.steps = 10;
+  result.rank_steps = {10, 10, 10};
   result.data = "a<b";
   result.policy = "select=all";
   const CurvePoint start{0, 0, 0, 0.0, 0.1, 4.0, 0.1, 0.1};

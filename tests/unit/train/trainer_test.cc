@@ -85,6 +85,38 @@ TEST(TrainRank, SlowdownChangesTimeOnly) {
             decode_snapshot(slow.at("2/step/22")).value().parameters);
 }
 
+// Three times as many steps as the task has: rate and points follow the share that is done, epochs
+// the rank's own steps.
+TEST(TrainRank, WithMoreStepsStretchesTheSchedule) {
+  TrainOptions options = small_options();
+  options.workers = 1;
+  options.decay = 1.0;
+  options.curve_steps = 40;
+  const TrainTask task = digits_task(options);
+  ASSERT_EQ(task.steps(), 88U);
+  LocalJob job(1, nobody(1));
+  TrainerOptions trainer;
+  trainer.steps = 3 * 88;
+  ASSERT_TRUE(train_rank(*job.worker(0), task, trainer));
+
+  Learner learner(task, 0);
+  std::vector<float> model = task.initial_parameters(), gradient(model.size());
+  for (std::uint32_t step = 0; step < 3 * 88; ++step) {
+    if (step % 44 == 0) learner.start_epoch();
+    learner.gradient(model, gradient);
+    const double rate = 0.3 * (88 - step / 3) / 88.0;
+    descend(model, gradient, static_cast<float>(rate));
+    const std::uint32_t done = step + 1;
+    if (done != 120 && done != 240 && done != 264) continue;
+    const auto snapshot = decode_snapshot(job.published.at("0/step/" + std::to_string(done / 3)));
+    ASSERT_TRUE(snapshot);
+    EXPECT_EQ(snapshot->steps, done / 3);
+    EXPECT_EQ(snapshot->rounds, done);
+    EXPECT_EQ(snapshot->parameters, model) << done;
+  }
+  EXPECT_EQ(decode_report(job.published.at("0/train")).value().steps, 264U);
+}
+
 TEST(Assemble, JudgesEveryEpochAndAddsUpTheAccounts) {
   const TrainTask task = digits_task(small_options());
   const auto published = train(task, rotating(4, 2), {});
