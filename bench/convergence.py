@@ -1,104 +1,168 @@
 #!/usr/bin/env python3
-"""Accuracy against steps and against time, over the named systems, with their spread over seeds.
+"""Accuracy and loss against time, over the named systems, with their spread over seeds.
 
     convergence.py [--program build/release/selmcast] [--seeds 5] [--split skew|iid|both]
-                   [--workers 8] [--epochs 28] [--compute-ms 2] [--links 50000] [--slow 1]
-                   [--csv FILE] [POLICY...]
+                   [--data digits,generated:6000] [--workers 8] [--epochs N] [--compute-ms 2]
+                   [--links 50000] [--slow 1] [--csv FILE] [--plot FILE.svg] [POLICY...]
+    convergence.py --claims [...]
 
 Links are loopback, paced at --links kbit/s per rank as a stand-in for a network of that rate;
-computing is a sleep of --compute-ms per step, --slow times that on rank 0. `to 95 %` is the first
-time at which the mean of the workers' models reached 0.95 on the test set (median over the seeds
-that did, and how many did). Means are given with the half width of their 95 % interval (t).
+computing is a sleep of --compute-ms per step, --slow times that on rank 0. All systems take equally
+many steps, but that under overlap faster ranks do more (--steps-by-speed). `to 95 %` is the first
+time at which the mean of the workers' newest models reached 0.95 on the test set (median over the
+seeds that did, and how many did); accuracy and loss are of that mean model at the end, with the
+half width of their 95 % interval (t) over the seeds.
+
+--claims instead judges what the systems promise, on each data set and split, by differences between
+runs of the same seed: their mean, and its one-sided 95 % bounds. `holds`: the bound on the bad
+side is still within the claim; `does not hold`: the bound on the good side is not; `undecided`
+otherwise.
 """
 
 import argparse
-import json
-import math
 import statistics
-import subprocess
 import sys
-import tempfile
+
+import training_runs as runs
 
 SYSTEMS = ["bsp", "osp", "losp mix=compensate:1", "losp", "slim", "select=all pace=periodic:4",
            "select=selmcast:2", "select=selmcast:3"]
-T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
-TARGET = 0.95
+CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "osp", "losp"]
+# As many steps of a worker as make the systems settle: about 300 (digits) and 450.
+EPOCHS = {"digits": 14, "generated": 6}
 
 
-def interval(values):
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return mean, float("nan")
-    half = T95.get(len(values) - 1, 2.0) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean, half
+def setup_of(options, data, split):
+    epochs = options.epochs or EPOCHS.get(data.split(":")[0], 10)
+    slowdown = [options.slow] + [1] * (options.workers - 1) if options.slow != 1 else []
+    # A point about every fiftieth of the run, whatever the size of an epoch.
+    return runs.Setup(options.program, data, split, epochs, [options.links] * options.workers,
+                      options.compute_ms, slowdown, options.model, options.hidden,
+                      options.curve_steps)
 
 
-def train(options, links, policy, split, seed):
-    command = [options.program, "train", "--workers", str(options.workers), "--epochs",
-               str(options.epochs), "--compute-ms", str(options.compute_ms), "--links", links,
-               "--split", split, "--policy", policy, "--seed", str(seed), "--json", "-"]
-    if options.slow != 1:
-        command += ["--slowdown", ",".join([str(options.slow)] + ["1"] * (options.workers - 1))]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        sys.exit(f"{policy}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+def measure(options, setup, policies, csv):
+    """System -> results of its seeds. Seeds outside, so that a busy moment hits all systems."""
+    results = {policy: [] for policy in policies}
+    for seed in range(1, options.seeds + 1):
+        for policy in policies:
+            result = runs.train(setup, policy, seed)
+            results[policy].append(result)
+            csv.extend(runs.csv_rows(setup, policy, seed, result))
+    return results
 
 
-def time_to_target(result):
-    for point in result["curves"]["workers"]:
-        if point["accuracy"] >= TARGET:
-            return point["seconds"]
-    return None
+def print_table(setup, results):
+    print(f"\n{setup.data}, {setup.split} split, {setup.model}, {setup.workers} workers")
+    print("policy                       accuracy       loss           worst  to 95 %         "
+          "all steps  rounds        MB sent")
+    for policy, seeds in results.items():
+        accuracy, half = runs.interval([one["accuracy"] for one in seeds])
+        loss, loss_half = runs.interval([runs.curve(one)[-1]["loss"] for one in seeds])
+        worst = min(one["worker_accuracy"]["min"] for one in seeds)
+        reached = [t for t in map(runs.time_to_target, seeds) if t is not None]
+        when = f"{statistics.median(reached):6.2f} s" if reached else "       -"
+        seconds = statistics.median(one["seconds"] for one in seeds)
+        megabytes = statistics.median(one["bytes_on_wire"] for one in seeds) / 1e6
+        rounds = statistics.median(one["rounds"] for one in seeds)
+        print(f"{policy:28} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
+              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} of "
+              f"{seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
 
 
-def row(options, links, policy, split, csv):
-    runs = [train(options, links, policy, split, seed) for seed in range(1, options.seeds + 1)]
-    for seed, run in enumerate(runs, 1):
-        for point in run["curves"]["workers"]:
-            csv.append(f"{split},\"{policy}\",{seed},{point['steps']},{point['seconds']:.4f},"
-                       f"{point['accuracy']:.4f},{point['loss']:.4f},"
-                       f"{point['worker_accuracy']['min']:.4f}")
-    mean, half = interval([run["accuracy"] for run in runs])
-    worst = min(run["worker_accuracy"]["min"] for run in runs)
-    reached = [t for t in map(time_to_target, runs) if t is not None]
-    when = f"{statistics.median(reached):6.2f} s" if reached else "       -"
-    seconds = statistics.median(run["seconds"] for run in runs)
-    megabytes = statistics.median(run["bytes_on_wire"] for run in runs) / 1e6
-    rounds = statistics.median(run["rounds"] for run in runs)
-    print(f"{split:5} {policy:28} {mean:.3f} +-{half:.3f}  {worst:.3f}  {when} ({len(reached)}/"
-          f"{len(runs)})  {seconds:6.2f} s  {rounds:6.0f} of {runs[0]['steps']}  {megabytes:7.1f}",
-          flush=True)
+def verdict(differences, least):
+    """Of the claim that the difference is at least `least`."""
+    mean, half = runs.interval(differences, runs.ONE_SIDED)
+    if mean - half >= least:
+        word = "holds"
+    elif mean + half < least:
+        word = "does not hold"
+    else:
+        word = "undecided"
+    return f"{mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]  {word}"
 
 
-def main():
+def paired(results, ours, other, value):
+    return [value(a) - value(b) for a, b in zip(results[ours], results[other])]
+
+
+def print_claims(setup, results):
+    print(f"\n{setup.data}, {setup.split} split: mean difference [one-sided 95 % bounds]  verdict")
+    for part, name in ((0.5, "half of"), (1.0, "the end of")):
+        differences = []
+        for losp, osp in zip(results["losp"], results["osp"]):
+            moment = part * min(losp["seconds"], osp["seconds"])
+            differences.append(runs.value_at(losp, moment, "accuracy") -
+                               runs.value_at(osp, moment, "accuracy"))
+        label = f"losp no worse than osp at {name} the shorter run"
+        print(f"  (a) {label:58} {verdict(differences, 0.0)}")
+
+    def accuracy(result):
+        return result["accuracy"]
+
+    def share(policy, field):
+        return statistics.median(a[field] / b[field]
+                                 for a, b in zip(results[policy], results["bsp"]))
+
+    label = f"slim within 1.5 points of bsp, {share('slim', 'bytes_on_wire'):.2f} of its bytes"
+    print(f"  (b) {label:58} {verdict(paired(results, 'slim', 'bsp', accuracy), -0.015)}")
+    for policy in ("select=selmcast:2", "select=selmcast:3"):
+        label = (f"{policy[7:]} within 1.5 points of bsp, {share(policy, 'seconds'):.2f} of its "
+                 "time")
+        print(f"  (c) {label:58} {verdict(paired(results, policy, 'bsp', accuracy), -0.015)}",
+              flush=True)
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("policies", nargs="*", default=SYSTEMS)
+    parser.add_argument("policies", nargs="*")
     parser.add_argument("--program", default="build/release/selmcast")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--split", choices=["skew", "iid", "both"], default="both")
+    parser.add_argument("--data", help="data sets, separated by commas (default: digits; with "
+                                       "--claims digits,generated:6000)")
+    parser.add_argument("--model", default="mlp")
+    parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--epochs", type=int, default=28)
+    parser.add_argument("--epochs", type=int, help="default: 14 (digits), 6 (generated)")
+    parser.add_argument("--curve-steps", type=int, default=8)
     parser.add_argument("--compute-ms", type=float, default=2.0)
     parser.add_argument("--links", type=int, default=50_000)
     parser.add_argument("--slow", type=float, default=1.0)
+    parser.add_argument("--claims", action="store_true")
     parser.add_argument("--csv")
+    parser.add_argument("--plot")
     options = parser.parse_args()
-    csv = ["split,policy,seed,steps,seconds,accuracy,loss,worst_worker"]
-    print("split policy                       accuracy       worst  to 95 %        "
-          "  all steps  rounds        MB sent")
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as links:
-        rates = [options.links] * options.workers
-        json.dump({"tx_kbps": rates, "rx_kbps": rates}, links)
-        links.flush()
+    if options.claims and options.policies:
+        sys.exit("--claims judges named systems; leave the policies out")
+    return options
+
+
+def main():
+    options = arguments()
+    default = "digits,generated:6000" if options.claims else "digits"
+    data_sets = (options.data or default).split(",")
+    policies = CLAIMED if options.claims else options.policies or SYSTEMS
+    csv = [runs.CSV_HEADER]
+    print(runs.machine_facts())
+    print(f"{options.workers} ranks on this machine, loopback paced at {options.links / 1000:g} "
+          f"Mbit/s a rank, {options.compute_ms:g} ms of computing per step, rank 0 "
+          f"{options.slow:g} times that; {options.seeds} seeds")
+    chart = runs.Chart("median over the seeds; bands: least to largest")
+    for data in data_sets:
         for split in ("skew", "iid") if options.split == "both" else (options.split,):
-            for policy in options.policies:
-                row(options, links.name, policy, split, csv)
+            setup = setup_of(options, data, split)
+            results = measure(options, setup, policies, csv)
+            print_table(setup, results)
+            if options.claims:
+                print_claims(setup, results)
+            for field, high in (("accuracy", 1.0), ("loss", None)):
+                chart.add(f"{field}: {data}, {split} split", results, field, 0.0, high)
     if options.csv:
-        with open(options.csv, "w", encoding="utf-8") as file:
-            file.write("\n".join(csv) + "\n")
+        runs.write_lines(options.csv, csv)
+    if options.plot:
+        chart.write(options.plot)
 
 
 if __name__ == "__main__":

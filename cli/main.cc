@@ -1,7 +1,9 @@
 // The program `selmcast`: one subcommand per file of this folder.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -28,6 +30,26 @@ void add_commands(CLI::App& app, int& exit_status) {
   add_sim_command(app, exit_status);
   add_train_command(app, exit_status);
   add_worker_command(app, exit_status);
+}
+
+/// The parser reads counts with strtoull(), which takes a minus sign and too many digits for a
+/// large number. The complaint, or nothing when the text is neither.
+std::string count_complaint(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\n\v\f\r");
+  if (first == std::string::npos) return {};
+  if (text[first] == '-') return text + " is negative; a whole number from 0 is needed";
+  errno = 0;
+  static_cast<void>(std::strtoull(text.c_str(), nullptr, 0));
+  return errno == ERANGE ? text + " is larger than 64 bits hold" : std::string();
+}
+
+/// Has all options of a command, and of those below it, that count something refuse such texts.
+void check_counts(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_type_name() != "UINT") continue;
+    option->check([](const std::string& text) { return count_complaint(text); });
+  }
+  for (CLI::App* below : command.get_subcommands({})) check_counts(*below);
 }
 
 std::string command_names(const CLI::App& app) {
@@ -59,6 +81,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "selmcast " SELMCAST_VERSION);
   app.require_subcommand(1);
   add_commands(app, exit_status);
+  check_counts(app);
   app.footer("Example:\n  selmcast train --workers 8 --policy \"select=selmcast:3\"");
   try {
     app.parse(argc, argv);

@@ -23,6 +23,19 @@ bool names_a_descriptor(const std::string& path) noexcept {
   return path.starts_with("/proc/") || path.starts_with("/dev/fd/");
 }
 
+/// Where a path leads, or nothing for what may be named twice: devices, pipes, standard output.
+std::string regular_target(const std::string& path) {
+  if (path.empty() || path == "-" || names_a_descriptor(path)) return {};
+  std::error_code unknown;
+  const auto kind = std::filesystem::status(path, unknown).type();
+  if (kind != std::filesystem::file_type::not_found &&
+      kind != std::filesystem::file_type::regular) {
+    return {};
+  }
+  const auto target = std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown);
+  return unknown ? path : target.string();
+}
+
 bool can_be_created(const std::string& path) noexcept {
   ::unlink(path.c_str());
   const UniqueFd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -39,6 +52,30 @@ int put(std::FILE* file, const std::string& text) noexcept {
 }
 
 }  // namespace
+
+Result<void> check_distinct(std::span<const NamedFile> outputs, std::span<const NamedFile> inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const NamedFile& output = outputs[i];
+    const std::string target = regular_target(output.path);
+    if (target.empty()) continue;
+    const auto clashes = [&](const NamedFile& other) {
+      if (regular_target(other.path) == target) return true;
+      std::error_code unknown;  // Hard links: two names of one file.
+      return !other.path.empty() && std::filesystem::equivalent(output.path, other.path, unknown);
+    };
+    for (std::size_t j = i + 1; j < outputs.size(); ++j) {
+      if (!clashes(outputs[j])) continue;
+      return bad_input(std::string(output.flag) + ", " + outputs[j].flag + ": both name " +
+                       output.path + "; name two files");
+    }
+    for (const NamedFile& input : inputs) {
+      if (!clashes(input)) continue;
+      return bad_input(std::string(output.flag) + " " + output.path + ": is read as " + input.flag +
+                       " by the same command; name another file for the result");
+    }
+  }
+  return {};
+}
 
 Result<OutputFile> OutputFile::open(const std::string& flag, const std::string& path) {
   OutputFile output;

@@ -3,11 +3,23 @@
 
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
 
 namespace selmcast {
+
+/// A flag and what the user gave it; an empty path says that it was not given.
+struct NamedFile {
+  const char* flag;
+  std::string path;
+};
+
+/// That no regular file is named by two outputs, nor read and written by the same command, through
+/// links and different spellings too. Errors: bad_input, with both flags and the path.
+Result<void> check_distinct(std::span<const NamedFile> outputs,
+                            std::span<const NamedFile> inputs = {});
 
 /// Where a result goes: nowhere (empty path), standard output (`-` or a name of it such as
 /// /dev/stdout), a file, which is replaced as a whole, or a device, which is written to.

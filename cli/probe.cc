@@ -1,5 +1,6 @@
 #include "cli/probe.h"
 
+#include <array>
 #include <cstdio>
 
 #include "cli/common.h"
@@ -87,6 +88,9 @@ Result<void> probe(const ProbeCommand& command) {
     return bad_input("--transport: sim has nothing to probe; use auto, shm or uring");
   if (auto ok = check_transport_name(o, command.interfaces, SimAllowed::no); !ok) return ok;
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
+  const std::array<NamedFile, 2> files{NamedFile{"--json", o.json},
+                                       NamedFile{"--links", command.links_file}};
+  if (auto ok = check_distinct(files); !ok) return ok;
   auto json = JsonOutput::open(o.json);
   if (!json) return std::move(json).error();
   auto file = JsonOutput::open(command.links_file, "--links");

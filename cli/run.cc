@@ -1,5 +1,6 @@
 #include "cli/run.h"
 
+#include <array>
 #include <cstdio>
 
 #include "cli/common.h"
@@ -59,6 +60,10 @@ Result<void> run(const RunCommand& command) {
   if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
   if (auto ok = check_transport_name(options, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;
+  const std::array<NamedFile, 1> outputs{NamedFile{"--json", options.json}};
+  const std::array<NamedFile, 2> inputs{NamedFile{"--links", options.links_file},
+                                        NamedFile{"--params", options.params_file}};
+  if (auto ok = check_distinct(outputs, inputs); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();
   const auto policy = parse_policy(options.policy);

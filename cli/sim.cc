@@ -1,5 +1,6 @@
 #include "cli/sim.h"
 
+#include <array>
 #include <cstdio>
 #include <memory>
 
@@ -48,14 +49,10 @@ Result<void> check_outputs(const SimCommand& command, const OutputFile& csv, con
   if (standard > 1) {
     return bad_input("--csv, --svg, --json: only one of them can be standard output");
   }
-  const std::string* const paths[] = {&command.csv_path, &command.svg_path, &command.own.json};
-  for (int a = 0; a < 3; ++a) {
-    for (int b = a + 1; b < 3; ++b) {
-      if (paths[a]->empty() || *paths[a] != *paths[b]) continue;
-      return bad_input("--csv, --svg, --json: two of them name " + *paths[a]);
-    }
-  }
-  return {};
+  const std::array<NamedFile, 3> files{NamedFile{"--csv", command.csv_path},
+                                       NamedFile{"--svg", command.svg_path},
+                                       NamedFile{"--json", command.own.json}};
+  return check_distinct(files);
 }
 
 Result<void> run_experiment(const SimCommand& command) {

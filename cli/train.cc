@@ -11,6 +11,7 @@
 #include "cli/train_options.h"
 #include "sync/policy.h"
 #include "train/plot.h"
+#include "train/trace.h"
 #include "train/train_result.h"
 
 namespace selmcast {
@@ -20,13 +21,14 @@ namespace {
 struct TrainCommand {
   TrainCommandOptions options;
   std::vector<std::string> interfaces;
-  std::string plot_file;
+  std::string plot_file, trace_file;
+  bool no_references = false;
   RankPlace place;  ///< Of `train-worker`.
 };
 
 std::string text_of(const CurvePoint& point) {
   std::array<char, 120> text{};
-  std::snprintf(text.data(), text.size(), "epochs  accuracy %.3f, worst worker %.3f, loss %.3f",
+  std::snprintf(text.data(), text.size(), "steps  accuracy %.3f, worst worker %.3f, loss %.3f",
                 point.accuracy, point.worker_min, point.loss);
   return text.data();
 }
@@ -38,15 +40,21 @@ LaunchSpec launch_spec(const TrainCommand& command, Progress& progress, LiveCurv
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "train-worker");
   spread_interfaces(command.interfaces, spec);
+  if (command.options.quiet) return spec;
   spec.on_progress = [&](std::string_view key, std::span<const std::byte> value) {
-    if (const auto point = curve.take(key, value)) progress.update(point->epoch, text_of(*point));
+    if (const auto point = curve.take(key, value)) progress.update(point->steps, text_of(*point));
   };
   return spec;
 }
 
-Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask& task,
-                                    std::FILE* human) {
-  Progress progress(human, "train", task.options().epochs);
+struct Trained {
+  TrainResult result;
+  std::string trace;  ///< As CSV, if it was asked for.
+};
+
+Result<Trained> train_processes(const TrainCommand& command, const TrainTask& task,
+                                std::FILE* human) {
+  Progress progress(human, "train", task.steps());
   LiveCurve curve(task);
   auto outcome = launch(launch_spec(command, progress, curve));
   if (!outcome) return std::move(outcome).error();
@@ -54,42 +62,97 @@ Result<TrainResult> train_processes(const TrainCommand& command, const TrainTask
     progress.finish();
     return error_of(*outcome);
   }
-  auto result = assemble(task, outcome->results, outcome->failed_ranks);
-  if (result) progress.update(task.options().epochs, text_of(result->final_workers()));
+  auto result = assemble(task, outcome->results, outcome->failed_ranks,
+                         command.no_references ? References::no : References::yes);
+  if (result) progress.update(task.steps(), text_of(result->final_workers()));
   progress.finish();
   for (const auto& line : outcome->child_errors) print_notice(line);
-  return result;
+  if (!result) return std::move(result).error();
+  Trained trained{std::move(*result), {}};
+  if (!command.options.record_trace) return trained;
+  const auto traces =
+      collect_traces(outcome->results, task.options().workers, trained.result.failed_ranks);
+  if (!traces) return traces.error();
+  trained.trace = trace_csv(*traces);
+  return trained;
+}
+
+/// What the result was computed with, beside what assemble() knows.
+nlohmann::ordered_json document_of(const TrainCommand& command, const TrainResult& result) {
+  const TrainCommandOptions& options = command.options;
+  auto document = to_json(result);
+  document["hidden"] = options.training.hidden;
+  document["curve_steps"] = options.training.curve_steps;
+  document["slowdown"] = options.slowdown;
+  document["compute_ms"] = options.compute_ms;
+  document["steps_by_speed"] = options.steps_by_speed;
+  document["compute_trace"] = options.compute_trace;
+  return document;
+}
+
+/// Where the results go.
+struct TrainOutputs {
+  JsonOutput json;
+  OutputFile plot, trace;
+};
+
+Result<TrainOutputs> open_outputs(const TrainCommand& command) {
+  const TrainCommandOptions& options = command.options;
+  const std::array<NamedFile, 3> files{NamedFile{"--json", options.job.json},
+                                       NamedFile{"--plot", command.plot_file},
+                                       NamedFile{"--write-trace", command.trace_file}};
+  const std::array<NamedFile, 3> inputs{NamedFile{"--data", options.data},
+                                        NamedFile{"--links", options.job.links_file},
+                                        NamedFile{"--compute-trace", options.compute_trace}};
+  if (auto ok = check_distinct(files, inputs); !ok) return ok.error();
+  auto json = JsonOutput::open(options.job.json);
+  if (!json) return std::move(json).error();
+  auto plot = OutputFile::open("--plot", command.plot_file);
+  if (!plot) return std::move(plot).error();
+  auto trace = OutputFile::open("--write-trace", command.trace_file);
+  if (!trace) return std::move(trace).error();
+  const int standard = (json->human() == nullptr ? 1 : 0) + (plot->is_standard_output() ? 1 : 0) +
+                       (trace->is_standard_output() ? 1 : 0);
+  if (standard > 1) {
+    return bad_input(
+        "--json, --plot, --write-trace: only one of them can be standard output; name a file");
+  }
+  return TrainOutputs{std::move(*json), std::move(*plot), std::move(*trace)};
+}
+
+Result<void> write(const TrainCommand& command, const Trained& trained, TrainOutputs& outputs) {
+  if (auto ok = outputs.json.write(document_of(command, trained.result)); !ok) return ok;
+  if (outputs.plot.wanted()) {
+    if (auto ok = outputs.plot.write(training_chart(trained.result)); !ok) return ok;
+  }
+  return outputs.trace.write(trained.trace);
 }
 
 Result<void> train(TrainCommand& command) {
+  command.options.record_trace = !command.trace_file.empty();
   auto task = make_task(command.options);
   if (!task) return std::move(task).error();
   const RunOptions& job = command.options.job;
   if (auto ok = check_transport_name(job, command.interfaces, SimAllowed::no); !ok) return ok;
   if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
-  auto json = JsonOutput::open(job.json);
-  if (!json) return std::move(json).error();
-  auto plot = OutputFile::open("--plot", command.plot_file);
-  if (!plot) return std::move(plot).error();
-  if (json->human() == nullptr && plot->is_standard_output()) {
-    return bad_input("--json and --plot cannot both be standard output; name a file for one");
-  }
-  const auto policy = parse_policy(command.options.job.policy);
+  auto outputs = open_outputs(command);
+  if (!outputs) return std::move(outputs).error();
+  const auto policy = parse_policy(job.policy);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) {
     print_notice(notice);
   }
-  if (auto ok = json->drop_old(); !ok) return ok;
-  if (auto ok = plot->drop_old(); !ok) return ok;
-  std::FILE* const human = plot->is_standard_output() ? nullptr : json->human();
-  auto result = train_processes(command, *task, human);
-  if (!result) return std::move(result).error();
-  if (human != nullptr) std::fprintf(human, "\n%s", to_table(*result).c_str());
-  if (auto ok = json->write(to_json(*result)); !ok) return ok;
-  if (plot->wanted()) {
-    if (auto ok = plot->write(training_chart(*result)); !ok) return ok;
-  }
-  if (!result->verified) return failed("what the workers merged could not be verified");
+  if (auto ok = outputs->json.drop_old(); !ok) return ok;
+  if (auto ok = outputs->plot.drop_old(); !ok) return ok;
+  if (auto ok = outputs->trace.drop_old(); !ok) return ok;
+  const bool taken = outputs->plot.is_standard_output() || outputs->trace.is_standard_output();
+  std::FILE* const human = taken ? nullptr : outputs->json.human();
+  command.options.quiet = human == nullptr;
+  auto trained = train_processes(command, *task, human);
+  if (!trained) return std::move(trained).error();
+  if (human != nullptr) std::fprintf(human, "\n%s", to_table(trained->result).c_str());
+  if (auto ok = write(command, *trained, *outputs); !ok) return ok;
+  if (!trained->result.verified) return failed("what the workers merged could not be verified");
   return {};
 }
 
@@ -106,15 +169,16 @@ Result<void> train_worker(TrainCommand& command) {
   if (!links) return std::move(links).error();
   auto worker = Worker::join(worker_config(command.options.job, place, std::move(*links)));
   if (!worker) return std::move(worker).error();
-  auto trained = train_rank(**worker, *task, trainer_options(command.options, place.rank));
+  const auto options = trainer_options(command.options, *task, place.rank);
+  if (!options) return options.error();
+  auto trained = train_rank(**worker, *task, *options);
   if (!trained) return trained;
   return (*worker)->leave();
 }
 
 void add_train(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<TrainCommand>();
-  auto* sub = app.add_subcommand(
-      "train", "Train a small network on handwritten digits across local worker processes");
+  auto* sub = app.add_subcommand("train", "Train a small network across local worker processes");
   sub->add_option("--workers", command->options.training.workers, "Worker processes to start")
       ->capture_default_str();
   add_train_options(*sub, command->options);
@@ -123,7 +187,12 @@ void add_train(CLI::App& app, int& exit_status) {
       ->delimiter(',');
   sub->add_option("--json", command->options.job.json,
                   "Write the result to this file (`-`: standard output)");
-  sub->add_option("--plot", command->plot_file, "Write accuracy by step and by time as SVG");
+  sub->add_option("--plot", command->plot_file,
+                  "Draw accuracy and loss by time and by samples into this SVG file");
+  sub->add_option("--write-trace", command->trace_file,
+                  "Write when each rank computed each step, and between which rounds, as CSV");
+  sub->add_flag("--no-references", command->no_references,
+                "Leave out the single process and the workers that never talk");
   sub->footer(
       "The result stands beside a single process that does as many steps on as many samples\n"
       "(batches of all workers together), and workers that never talk.\n\n"
@@ -143,6 +212,7 @@ void add_train_worker(CLI::App& app, int& exit_status) {
       ->required();
   sub->add_option("--interface", command->place.interface, "Network interface to use");
   add_train_options(*sub, command->options);
+  add_rank_options(*sub, command->options);
   sub->callback([command, &exit_status] {
     if (auto ok = train_worker(*command); !ok) exit_status = print_error(ok.error());
   });

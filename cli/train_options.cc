@@ -1,15 +1,19 @@
 #include "cli/train_options.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "sync/policy.h"
+#include "train/trace.h"
 
 namespace selmcast {
 
 namespace {
 
 constexpr double kSlowdownMax = 1000.0;
+constexpr std::array kModels{ModelKind::mlp, ModelKind::softmax, ModelKind::cnn};
 
 /// Digits enough to read the same double again.
 std::string exact(double value) {
@@ -18,11 +22,20 @@ std::string exact(double value) {
   return text.data();
 }
 
-Result<void> check_slowdown(const TrainCommandOptions& options) {
+Result<void> check_compute(const TrainCommandOptions& options) {
   constexpr double kComputeMax = 60'000.0;
   if (!(options.compute_ms >= 0.0 && options.compute_ms <= kComputeMax)) {
     return bad_input("--compute-ms: " + std::to_string(options.compute_ms) +
                      " is not within 0..60000");
+  }
+  if (!options.compute_trace.empty()) {
+    if (options.compute_ms > 0.0) {
+      return bad_input(
+          "--compute-ms, --compute-trace: both say how long computing takes; drop one");
+    }
+    if (auto trace = load_trace(options.compute_trace, options.training.workers); !trace) {
+      return trace.error();
+    }
   }
   const auto& factors = options.slowdown;
   if (factors.empty()) return {};
@@ -38,13 +51,15 @@ Result<void> check_slowdown(const TrainCommandOptions& options) {
 }
 
 Result<void> read_words(TrainCommandOptions& options) {
-  if (options.model != "mlp" && options.model != "softmax") {
-    return bad_input("--model: `" + options.model + "` is not mlp or softmax");
+  const auto model =
+      std::ranges::find(kModels, options.model, [](ModelKind kind) { return to_string(kind); });
+  if (model == kModels.end()) {
+    return bad_input("--model: `" + options.model + "` is not mlp, softmax or cnn");
   }
+  options.training.model = *model;
   if (options.split != "skew" && options.split != "iid") {
     return bad_input("--split: `" + options.split + "` is not skew or iid");
   }
-  options.training.model = options.model == "mlp" ? ModelKind::mlp : ModelKind::softmax;
   options.training.split = options.split == "skew" ? ShardKind::skew : ShardKind::iid;
   options.training.seed = options.job.seed;
   if (options.job.transport == "sim") {
@@ -58,8 +73,11 @@ Result<void> read_words(TrainCommandOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainCommandOptions& o) {
-  command.add_option("--data", o.data_file,
-                     "CSV of 64 pixels 0..16 and a digit a line; default: the shipped digits");
+  command
+      .add_option("--data", o.data,
+                  "digits (shipped), generated[:N] (N samples, 20000 unless given), or a CSV of 64 "
+                  "pixels 0..16 and a digit a line")
+      ->capture_default_str();
   command.add_option("--epochs", o.training.epochs, "Passes over the data")->capture_default_str();
   command.add_option("--batch", o.training.batch, "Samples of one step of one worker")
       ->capture_default_str();
@@ -68,7 +86,13 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
       .add_option("--lr-decay", o.training.decay,
                   "Share of the rounds, at the end, over which the learning rate falls to 0")
       ->capture_default_str();
-  command.add_option("--model", o.model, "mlp (64-32-10) or softmax")->capture_default_str();
+  command.add_option("--model", o.model, "mlp, softmax or cnn (3x3 x 8, 2x2 pooling)")
+      ->capture_default_str();
+  command.add_option("--hidden", o.training.hidden, "Hidden units of mlp")->capture_default_str();
+  command
+      .add_option("--curve-steps", o.training.curve_steps,
+                  "Steps between two points of the curves; 0: whole epochs")
+      ->capture_default_str();
   command.add_option("--split", o.split, "skew (a worker sees 2-3 classes) or iid")
       ->capture_default_str();
   command.add_option("--slowdown", o.slowdown, "Factor per rank by which computing is stretched")
@@ -78,6 +102,13 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
                   "Least time of a step's computing, before the factor (a stand-in for a larger "
                   "model)")
       ->capture_default_str();
+  command.add_option("--compute-trace", o.compute_trace,
+                     "CSV `rank,step,compute_ms` of each step's least computing time, repeated; "
+                     "what --write-trace wrote will do");
+  command.add_flag("--steps-by-speed", o.steps_by_speed,
+                   "Ranks whose computing takes less time by --slowdown or --compute-trace do more "
+                   "steps, so that all end together, where the pace lets each step by itself "
+                   "(overlap)");
   command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command.add_option("--transport", o.job.transport, "auto, shm or uring")->capture_default_str();
@@ -98,20 +129,27 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
   command.add_flag("--deterministic", o.job.deterministic, "Equal inputs give equal bits");
 }
 
+void add_rank_options(CLI::App& command, TrainCommandOptions& o) {
+  command.add_flag("--record-trace", o.record_trace, "Publish when each step was computed");
+  command.add_flag("--quiet", o.quiet, "Publish no progress");
+}
+
 std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
-  std::vector<std::string> out{"--data",      o.data_file,
-                               "--epochs",    std::to_string(o.training.epochs),
-                               "--batch",     std::to_string(o.training.batch),
-                               "--lr",        exact(o.training.learning_rate),
-                               "--lr-decay",  exact(o.training.decay),
-                               "--model",     o.model,
-                               "--split",     o.split,
-                               "--policy",    o.job.policy,
-                               "--transport", o.job.transport,
-                               "--seed",      std::to_string(o.job.seed),
-                               "--timeout",   exact(o.job.timeout_s),
-                               "--loss",      exact(o.job.loss),
-                               "--mtu",       std::to_string(o.job.mtu)};
+  std::vector<std::string> out{"--data",        o.data,
+                               "--epochs",      std::to_string(o.training.epochs),
+                               "--batch",       std::to_string(o.training.batch),
+                               "--lr",          exact(o.training.learning_rate),
+                               "--lr-decay",    exact(o.training.decay),
+                               "--model",       o.model,
+                               "--hidden",      std::to_string(o.training.hidden),
+                               "--curve-steps", std::to_string(o.training.curve_steps),
+                               "--split",       o.split,
+                               "--policy",      o.job.policy,
+                               "--transport",   o.job.transport,
+                               "--seed",        std::to_string(o.job.seed),
+                               "--timeout",     exact(o.job.timeout_s),
+                               "--loss",        exact(o.job.loss),
+                               "--mtu",         std::to_string(o.job.mtu)};
   if (!o.slowdown.empty()) {
     std::string list;
     for (const double factor : o.slowdown) {
@@ -122,24 +160,23 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
   }
   if (o.compute_ms > 0.0) out.insert(out.end(), {"--compute-ms", exact(o.compute_ms)});
   if (!o.job.links_file.empty()) out.insert(out.end(), {"--links", o.job.links_file});
+  if (!o.compute_trace.empty()) out.insert(out.end(), {"--compute-trace", o.compute_trace});
+  if (o.steps_by_speed) out.emplace_back("--steps-by-speed");
+  if (o.record_trace) out.emplace_back("--record-trace");
+  if (o.quiet) out.emplace_back("--quiet");
   if (o.job.deterministic) out.emplace_back("--deterministic");
   return out;
 }
 
 Result<TrainTask> make_task(TrainCommandOptions& options) {
   if (auto ok = read_words(options); !ok) return std::move(ok).error();
-  if (options.data_file.empty()) {
-    auto shipped = find_digits();
-    if (!shipped) return std::move(shipped).error();
-    options.data_file = std::move(*shipped);
-  }
-  auto data = load_digits(options.data_file);
+  auto data = load_data(options.data);
   if (!data) return std::move(data).error();
   auto task = TrainTask::make(options.training, std::move(*data));
   if (!task) return task;
-  if (auto ok = check_slowdown(options); !ok) return std::move(ok).error();
+  if (auto ok = check_compute(options); !ok) return std::move(ok).error();
   // What is left is a `run` of so many rounds on so many bytes.
-  options.job.rounds = options.training.epochs * task->rounds_per_epoch();
+  options.job.rounds = task->steps();
   options.job.params_bytes = task->shape().parameters() * sizeof(float);
   if (auto ok = check_run_options(options.job, options.training.workers, options.training.workers);
       !ok) {
@@ -148,12 +185,61 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
   return task;
 }
 
-TrainerOptions trainer_options(const TrainCommandOptions& options, Rank rank) {
+namespace {
+
+/// Whether ranks may do different numbers of steps: those of other paces wait for one another.
+bool steps_alone(const Policy& policy) noexcept {
+  return policy.pace == PaceKind::overlap;
+}
+
+/// Mean time of a rank's steps as asked for, in a unit that is the same for all ranks.
+double pace_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
+               Rank rank) {
+  const double factor = options.slowdown.empty() ? 1.0 : options.slowdown.at(rank);
+  if (traces.empty()) return factor;
+  double sum = 0.0;
+  for (const TracedStep& step : traces.at(rank)) sum += step.compute_ms;
+  return factor * sum / static_cast<double>(traces.at(rank).size());
+}
+
+/// Steps of a rank, so that it takes as long over them as the slowest over `least` of its own.
+std::uint32_t steps_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
+                       std::uint32_t least, Rank rank) {
+  double slowest = 0.0;
+  for (Rank other = 0; other < options.training.workers; ++other) {
+    slowest = std::max(slowest, pace_of(options, traces, other));
+  }
+  constexpr double kFactorMax = 1000.0;  // What --slowdown allows; a trace may hold zeros.
+  const double own = std::max(pace_of(options, traces, rank), slowest / kFactorMax);
+  const double steps = own > 0.0 ? std::round(least * slowest / own) : least;
+  return static_cast<std::uint32_t>(std::min(steps, 4e9));
+}
+
+}  // namespace
+
+Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const TrainTask& task,
+                                       Rank rank) {
   TrainerOptions out;
   const auto policy = parse_policy(options.job.policy);
-  if (policy && policy->mix == MixKind::sgd) out.exchange = Exchange::gradients;
+  if (!policy) return policy.error();
+  if (policy->mix == MixKind::sgd) out.exchange = Exchange::gradients;
+  if (policy->pace == PaceKind::overlap) out.departure = Departure::after_closing;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
+  out.trace = options.record_trace;
+  out.progress = !options.quiet;
+  std::vector<RankTrace> traces;
+  if (!options.compute_trace.empty()) {
+    auto loaded = load_trace(options.compute_trace, options.training.workers);
+    if (!loaded) return std::move(loaded).error();
+    traces = std::move(*loaded);
+    for (const TracedStep& step : traces.at(rank)) {
+      out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
+    }
+  }
+  if (options.steps_by_speed && steps_alone(*policy)) {
+    out.steps = steps_of(options, traces, task.steps(), rank);
+  }
   return out;
 }
 

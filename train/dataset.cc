@@ -1,32 +1,17 @@
 #include "train/dataset.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
-#include <climits>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
+
+#include "train/text_file.h"
 
 namespace selmcast {
 namespace {
 
-constexpr std::uintmax_t kFileLimit = 64U << 20U;
 constexpr unsigned kPixelMaximum = 16;
 constexpr const char* kDigitsFile = "digits.csv";
-
-/// A piece of the input as a message may show it: short and printable.
-std::string shown(std::string_view field) {
-  constexpr std::size_t kLongest = 24;
-  std::string out = "\"";
-  for (const char c : field.substr(0, kLongest)) out += c >= ' ' && c <= '~' ? c : '?';
-  return out + (field.size() > kLongest ? "...\"" : "\"");
-}
 
 Error line_error(std::string_view name, std::size_t line, const std::string& what) {
   return bad_input(std::string(name) + ": line " + std::to_string(line) + ": " + what);
@@ -56,7 +41,8 @@ Result<void> parse_line(std::string_view text, std::string_view name, std::size_
     const auto value = parse_small(field, maximum);
     if (!value) {
       return line_error(name, line,
-                        "column " + std::to_string(column) + ": " + shown(field) + " is not " +
+                        "column " + std::to_string(column) + ": " + quoted_field(field) +
+                            " is not " +
                             (last ? "a digit, an integer 0..9" : "a pixel, an integer 0..16"));
     }
     if (last) {
@@ -87,20 +73,9 @@ Result<Dataset> parse_digits(std::string_view text, std::string_view name) {
 }
 
 Result<Dataset> load_digits(const std::string& path) {
-  std::error_code status;
-  if (std::filesystem::is_directory(path, status)) {
-    return bad_input(path + ": is a folder; the name of a CSV file is needed");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return bad_input(path + ": cannot be read: " + std::strerror(errno));
-  std::string text;
-  std::array<char, 65536> block{};
-  while (file.read(block.data(), block.size()), file.gcount() > 0) {
-    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kFileLimit) return bad_input(path + ": larger than 64 MiB");
-  }
-  if (file.bad()) return bad_input(path + ": reading failed: " + std::strerror(errno));
-  return parse_digits(text, path);
+  const auto text = read_text_file(path);
+  if (!text) return text.error();
+  return parse_digits(*text, path);
 }
 
 Result<std::string> find_digits() {

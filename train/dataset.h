@@ -14,9 +14,11 @@ namespace selmcast {
 
 /// Images of one size with a class each. Samples are addressed by their index.
 struct Dataset {
-  static constexpr std::uint32_t kFeatures = 64;  ///< 8 x 8 pixels.
+  static constexpr std::uint32_t kSide = 8;
+  static constexpr std::uint32_t kFeatures = kSide * kSide;  ///< Pixels.
   static constexpr std::uint32_t kClasses = 10;
-  std::vector<float> pixels;         ///< size() x kFeatures, row by row, each 0..1.
+  std::string name = "digits";       ///< For people; which data these are.
+  std::vector<float> pixels;         ///< size() x kFeatures, row by row.
   std::vector<std::uint8_t> labels;  ///< size() classes, each below kClasses.
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(labels.size()); }
@@ -35,6 +37,16 @@ Result<Dataset> load_digits(const std::string& path);
 /// Path of the data set shipped with the program: below the prefix it was installed in, otherwise
 /// in the source tree it was built from. Errors: unavailable, with the places looked at.
 Result<std::string> find_digits();
+/// What `--data` names: nothing or `digits` the shipped digits, `generated[:N]`
+/// generate_clusters(), otherwise a file for load_digits(). Errors: bad_input or unavailable, in
+/// one line.
+Result<Dataset> load_data(const std::string& source);
+
+/// A task of any size whose best possible accuracy is known within bounds (train/data/README.md
+/// states formula and bounds): `samples` points around 20 centres and their opposites, two of each
+/// per class, so that no class is on one side of a plane; a hundredth of the labels is wrong.
+/// Sample i does not depend on how many there are, nor on the machine.
+Dataset generate_clusters(std::uint32_t samples);
 
 /// A division of the samples into two parts, as indices in ascending order.
 struct TrainTestSplit {

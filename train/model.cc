@@ -3,16 +3,18 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "train/convolution.h"
 #include "train/dataset.h"
 
 namespace selmcast {
 namespace {
 
-constexpr std::uint32_t kHidden = 32;
+constexpr std::uint32_t kChannels = 8;
 constexpr std::uint64_t kInitialStream = 0x696e697469616c00U;
 
 template <class Scalar>
@@ -30,21 +32,44 @@ Eigen::Index index_of(std::size_t value) noexcept {
 
 }  // namespace
 
+std::size_t ModelShape::layer_parameters(std::size_t layer) const noexcept {
+  if (layer == 0 && channels > 0) return (kTaps + 1) * channels;
+  return (std::size_t{widths[layer]} + 1) * widths[layer + 1];
+}
+
 std::size_t ModelShape::parameters() const noexcept {
   std::size_t total = 0;
-  for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    total += (std::size_t{widths[i]} + 1) * widths[i + 1];
-  }
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) total += layer_parameters(i);
   return total;
 }
 
-ModelShape model_shape(ModelKind kind) {
-  if (kind == ModelKind::softmax) return {{Dataset::kFeatures, Dataset::kClasses}};
-  return {{Dataset::kFeatures, kHidden, Dataset::kClasses}};
+ModelShape convolutional_shape(std::uint32_t side, std::uint32_t channels, std::uint32_t classes) {
+  SELMCAST_CHECK(side >= 2 && side % 2 == 0 && channels >= 1, "blocks of 2 x 2 cover the image");
+  return {{side * side, side * side / 4 * channels, classes}, channels};
+}
+
+ModelShape model_shape(ModelKind kind, std::uint32_t hidden) {
+  switch (kind) {
+    case ModelKind::softmax:
+      return {{Dataset::kFeatures, Dataset::kClasses}};
+    case ModelKind::cnn:
+      return convolutional_shape(Dataset::kSide, kChannels, Dataset::kClasses);
+    case ModelKind::mlp:
+      break;
+  }
+  return {{Dataset::kFeatures, hidden, Dataset::kClasses}};
 }
 
 std::string_view to_string(ModelKind kind) noexcept {
-  return kind == ModelKind::mlp ? "mlp" : "softmax";
+  switch (kind) {
+    case ModelKind::softmax:
+      return "softmax";
+    case ModelKind::cnn:
+      return "cnn";
+    case ModelKind::mlp:
+      break;
+  }
+  return "mlp";
 }
 
 void initialise(const ModelShape& shape, std::uint64_t seed, std::span<float> parameters) {
@@ -54,13 +79,16 @@ void initialise(const ModelShape& shape, std::uint64_t seed, std::span<float> pa
   SplitMix64 random(mix_seed(seed ^ kInitialStream));
   std::size_t at = 0;
   for (std::size_t i = 0; i + 1 < shape.widths.size(); ++i) {
-    const std::size_t in = shape.widths[i];
-    const std::size_t out = shape.widths[i + 1];
+    // How many values each value of the layer comes from, and goes to.
+    const bool convolves = i == 0 && shape.channels > 0;
+    const std::size_t in = convolves ? ModelShape::kTaps : shape.widths[i];
+    const std::size_t out = convolves ? ModelShape::kTaps * shape.channels : shape.widths[i + 1];
+    const std::size_t biases = convolves ? shape.channels : shape.widths[i + 1];
     const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
-    for (std::size_t weight = 0; weight < in * out; ++weight) {
+    for (std::size_t weight = 0; weight < in * biases; ++weight) {
       parameters[at + weight] = static_cast<float>((2.0 * random.unit() - 1.0) * bound);
     }
-    at += (in + 1) * out;
+    at += shape.layer_parameters(i);
   }
 }
 
@@ -84,6 +112,7 @@ struct Network<Scalar>::Workspace {
     }
   };
   std::vector<Layer> layers;
+  std::optional<ConvolutionLayer<Scalar>> convolution;  ///< The first layer, if it is one.
   std::vector<Matrix<Scalar>> outputs;  ///< What each layer put out, one row per sample.
   std::vector<Matrix<Scalar>> errors;   ///< Derivative of the loss by each layer's weighted sum.
   Eigen::Index limit = 0;
@@ -104,13 +133,17 @@ struct Network<Scalar>::Workspace {
   void forward(std::span<const Scalar> flat, std::span<const Scalar> inputs, Eigen::Index rows) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       auto out = outputs[i].topRows(rows);
-      const auto weights = layers[i].weights(flat);
-      if (i == 0) {
-        out.noalias() = ConstMatrixMap<Scalar>(inputs.data(), rows, layers[0].in) * weights;
+      if (i == 0 && convolution) {
+        convolution->forward(flat, inputs, rows, out);
       } else {
-        out.noalias() = outputs[i - 1].topRows(rows) * weights;
+        const auto weights = layers[i].weights(flat);
+        if (i == 0) {
+          out.noalias() = ConstMatrixMap<Scalar>(inputs.data(), rows, layers[0].in) * weights;
+        } else {
+          out.noalias() = outputs[i - 1].topRows(rows) * weights;
+        }
+        out.rowwise() += layers[i].biases(flat);
       }
-      out.rowwise() += layers[i].biases(flat);
       if (i + 1 < layers.size()) out = out.cwiseMax(Scalar{0});
     }
   }
@@ -138,6 +171,7 @@ struct Network<Scalar>::Workspace {
                 std::span<Scalar> into) {
     for (std::size_t i = layers.size(); i-- > 0;) {
       const auto error = errors[i].topRows(rows);
+      if (i == 0 && convolution) return convolution->backward(error, rows, into);
       layers[i].biases(into) = error.colwise().sum();
       if (i == 0) {
         layers[i].weights(into).noalias() =
@@ -159,6 +193,12 @@ Network<Scalar>::Network(const ModelShape& shape, std::uint32_t samples)
   SELMCAST_CHECK(shape.widths.size() >= 2 && samples >= 1, "a layer and a sample at least");
   work_->limit = index_of(samples);
   work_->parameters = shape.parameters();
+  if (shape.channels > 0) {
+    const auto side = static_cast<std::uint32_t>(std::lround(std::sqrt(shape.widths[0])));
+    SELMCAST_CHECK(shape == convolutional_shape(side, shape.channels, shape.widths.back()),
+                   "one convolutional layer and one of scores");
+    work_->convolution.emplace(side, shape.channels, index_of(samples));
+  }
   std::size_t offset = 0;
   for (std::size_t i = 0; i + 1 < shape.widths.size(); ++i) {
     const std::size_t in = shape.widths[i];
@@ -166,7 +206,7 @@ Network<Scalar>::Network(const ModelShape& shape, std::uint32_t samples)
     work_->layers.push_back({index_of(in), index_of(out), offset});
     work_->outputs.emplace_back(index_of(samples), index_of(out));
     work_->errors.emplace_back(index_of(samples), index_of(out));
-    offset += (in + 1) * out;
+    offset += shape.layer_parameters(i);
   }
 }
 

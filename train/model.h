@@ -1,4 +1,5 @@
-// The two small networks: softmax regression and a perceptron with one hidden layer.
+// The small networks: softmax regression, a perceptron with one hidden layer, and one with a
+// convolutional layer.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +11,31 @@
 
 namespace selmcast {
 
-enum class ModelKind : std::uint8_t { mlp, softmax };
+enum class ModelKind : std::uint8_t { mlp, softmax, cnn };
 
 /// Widths of the layers, input first. The parameters lie in one flat buffer, layer after layer: the
-/// weights row by row (one row per input), then one bias per output.
+/// weights row by row (one row per input), then one bias per output. With channels the first layer
+/// is a ConvolutionLayer instead (widths[0] pixels in, widths[1] pooled values out).
 struct ModelShape {
+  static constexpr std::uint32_t kTaps = 9;  ///< Weights of a channel, 3 x 3.
   std::vector<std::uint32_t> widths;
+  std::uint32_t channels = 0;  ///< Of the convolutional first layer; 0 = there is none.
 
   std::size_t parameters() const noexcept;
+  std::size_t layer_parameters(std::size_t layer) const noexcept;
+  bool operator==(const ModelShape&) const = default;
 };
 
-/// mlp: 64-32-10 (2410 parameters); softmax: 64-10 (650).
-ModelShape model_shape(ModelKind kind);
+inline constexpr std::uint32_t kDefaultHidden = 32;
+/// mlp: 64-hidden-10 (2410 parameters with 32 hidden ones); softmax: 64-10 (650); cnn: 8 x 8
+/// pixels, 8 channels, their 4 x 4 x 8 maxima of blocks, 10 (1370).
+ModelShape model_shape(ModelKind kind, std::uint32_t hidden = kDefaultHidden);
+/// Images of side x side pixels (even), one convolutional layer, the classes' scores.
+ModelShape convolutional_shape(std::uint32_t side, std::uint32_t channels, std::uint32_t classes);
 std::string_view to_string(ModelKind kind) noexcept;
 
-/// Uniform weights of Glorot and Bengio (AISTATS 2010), biases 0. The same seed gives the same
+/// Uniform weights of Glorot and Bengio (AISTATS 2010), biases 0; a convolutional layer counts
+/// 9 values in and 9 per channel out. The same seed gives the same
 /// values on every rank and machine. Softmax starts from 0, where its convex loss needs no symmetry
 /// broken.
 void initialise(const ModelShape& shape, std::uint64_t seed, std::span<float> parameters);
@@ -35,7 +46,7 @@ struct Score {
   double loss = 0.0;      ///< Mean cross-entropy in nats.
 };
 
-/// Forward and backward pass through layers of rectifiers with a softmax on top, loss = mean
+/// Forward and backward pass through layers with rectifiers and a softmax on top, loss = mean
 /// cross-entropy. Holds only work space; the parameters stay the caller's. One thread per object.
 /// Scalar is float, or double for checking gradients.
 template <class Scalar>

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 
 #include "base/check.h"
@@ -18,7 +19,6 @@ constexpr double kMarginRight = 18;
 constexpr double kMarginTop = 64;
 constexpr double kMarginBottom = 52;
 constexpr double kRowGap = 40;
-constexpr std::size_t kPanelsPerRow = 4;
 constexpr double kLegendRow = 22;
 constexpr double kLegendColumn = 300;
 constexpr const char* kInk = "#333333";
@@ -177,18 +177,22 @@ std::vector<const PlotSeries*> legend_entries(const std::vector<PlotPanel>& pane
   return entries;
 }
 
-enum class Axis { steps, seconds };
+enum class Axis { samples, seconds };
 
-PlotSeries series_of(const std::vector<CurvePoint>& curve, Axis axis, double CurvePoint::*value,
-                     std::string label, std::string colour, bool dashed) {
-  PlotSeries series{std::move(label), {}, std::move(colour), dashed};
+/// One curve against time, or against the samples that all workers together have seen, of which
+/// every step of each worker adds `samples_per_step`.
+PlotSeries series_of(const std::vector<CurvePoint>& curve, Axis axis, double samples_per_step,
+                     double CurvePoint::*value, const char* label, const char* colour,
+                     bool dashed) {
+  PlotSeries series{label, {}, colour, dashed};
   for (const CurvePoint& point : curve) {
-    series.points.push_back({axis == Axis::steps ? point.steps : point.seconds, point.*value});
+    const double x = axis == Axis::samples ? point.steps * samples_per_step : point.seconds;
+    series.points.push_back({x, point.*value});
   }
   return series;
 }
 
-/// Training that ended earlier keeps its accuracy: a level line up to the end of the longest.
+/// Training that ended earlier keeps its model: a level line up to the end of the longest.
 void hold_to_the_end(std::vector<PlotSeries>& all) {
   double end = 0.0;
   for (const PlotSeries& series : all) {
@@ -199,22 +203,40 @@ void hold_to_the_end(std::vector<PlotSeries>& all) {
   }
 }
 
-PlotPanel training_panel(const TrainResult& result, Axis axis) {
+// Colours of Okabe and Ito, which most colour-blind readers can tell apart.
+constexpr const char* kNeverTalk = "workers that never talk, mean";
+constexpr const char* kSingle = "single process";
+constexpr const char* kAverage = "average of the workers' models";
+
+PlotPanel training_panel(const TrainResult& result, Axis axis, bool loss) {
   PlotPanel panel;
-  panel.title = axis == Axis::steps ? "by step" : "by time";
-  panel.x_label = axis == Axis::steps ? "steps of each worker" : "seconds of training";
-  panel.y_label = "accuracy on the test set";
-  // Colours of Okabe and Ito, which most colour-blind readers can tell apart.
-  panel.series = {
-      series_of(result.local_only, axis, &CurvePoint::worker_mean, "workers that never talk, mean",
-                "#999999", true),
-      series_of(result.baseline, axis, &CurvePoint::accuracy, "single process", "#000000", true),
-      series_of(result.workers, axis, &CurvePoint::worker_min, "worst worker on its own", "#d55e00",
-                false),
-      series_of(result.workers, axis, &CurvePoint::worker_mean, "workers on their own, mean",
-                "#e69f00", false),
-      series_of(result.workers, axis, &CurvePoint::accuracy, "average of the workers' models",
-                "#0072b2", false)};
+  panel.title = std::string(loss ? "loss" : "accuracy") +
+                (axis == Axis::samples ? " by samples" : " by time");
+  panel.x_label =
+      axis == Axis::samples ? "samples seen by all workers together" : "seconds of training";
+  panel.y_label = loss ? "cross-entropy on the test set" : "accuracy on the test set";
+  const double own = std::accumulate(result.rank_steps.begin(), result.rank_steps.end(), 0.0);
+  const double per_step = result.options.batch * own / std::max(result.steps, 1U);
+  const auto& workers = axis == Axis::samples ? result.workers : result.by_time;
+  const auto add = [&](const std::vector<CurvePoint>& curve, double CurvePoint::*value,
+                       const char* label, const char* colour, bool dashed) {
+    panel.series.push_back(series_of(curve, axis, per_step, value, label, colour, dashed));
+  };
+  if (loss) {
+    add(result.baseline, &CurvePoint::loss, kSingle, "#000000", true);
+    add(workers, &CurvePoint::loss, kAverage, "#0072b2", false);
+    for (const PlotSeries& series : panel.series) {
+      for (const PlotPoint& point : series.points) {
+        if (std::isfinite(point.y)) panel.y_max = std::max(panel.y_max, point.y);
+      }
+    }
+  } else {
+    add(result.local_only, &CurvePoint::worker_mean, kNeverTalk, "#999999", true);
+    add(result.baseline, &CurvePoint::accuracy, kSingle, "#000000", true);
+    add(workers, &CurvePoint::worker_min, "worst worker on its own", "#d55e00", false);
+    add(workers, &CurvePoint::worker_mean, "workers on their own, mean", "#e69f00", false);
+    add(workers, &CurvePoint::accuracy, kAverage, "#0072b2", false);
+  }
   hold_to_the_end(panel.series);
   return panel;
 }
@@ -238,9 +260,11 @@ std::vector<double> ticks(double low, double high, int count) {
   return out;
 }
 
-std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title) {
+std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title,
+                      std::size_t per_row) {
+  SELMCAST_CHECK(per_row >= 1, "a row has a panel");
   const auto entries = legend_entries(panels);
-  const std::size_t across = std::clamp<std::size_t>(panels.size(), 1, kPanelsPerRow);
+  const std::size_t across = std::clamp<std::size_t>(panels.size(), 1, per_row);
   const std::size_t down = std::max<std::size_t>((panels.size() + across - 1) / across, 1);
   const double width = kPanelWidth * static_cast<double>(across);
   const auto columns =
@@ -275,11 +299,13 @@ std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& t
 }
 
 std::string training_chart(const TrainResult& result) {
-  const std::string title = std::string(to_string(result.options.model)) + " on digits, " +
-                            std::string(to_string(result.options.split)) + " split, " +
-                            std::to_string(result.options.workers) + " workers";
-  return svg_chart({training_panel(result, Axis::steps), training_panel(result, Axis::seconds)},
-                   title);
+  const std::string title = std::string(to_string(result.options.model)) + " on " + result.data +
+                            ", " + std::string(to_string(result.options.split)) + " split, " +
+                            std::to_string(result.options.workers) + " workers, " + result.policy;
+  return svg_chart(
+      {training_panel(result, Axis::seconds, false), training_panel(result, Axis::samples, false),
+       training_panel(result, Axis::seconds, true), training_panel(result, Axis::samples, true)},
+      title, 2);
 }
 
 }  // namespace selmcast

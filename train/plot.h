@@ -1,6 +1,7 @@
 // Line charts as SVG: what `selmcast train --plot` and `selmcast sim --svg` write.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,14 @@ struct PlotPanel {
 /// of them. Needs finite low < high and count >= 1.
 std::vector<double> ticks(double low, double high, int count);
 
-/// The panels side by side, four in a row, with one legend below for the labels of all. Labels may
-/// hold any text.
-std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title);
+/// The panels side by side, `per_row` (at least 1) in a row, with one legend below for the labels
+/// of all. Labels may hold any text.
+std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& title,
+                      std::size_t per_row = 4);
 
-/// Accuracy against rounds and against time, beside the single process and workers that never talk.
+/// Accuracy and loss against time and against samples: the average of the workers' models, the
+/// workers on their own (mean and worst), and where the result has them the single process and
+/// workers that never talk.
 std::string training_chart(const TrainResult& result);
 
 }  // namespace selmcast

@@ -42,7 +42,7 @@ void gossip(const ReceiverSets& receivers, std::vector<std::vector<float>>& mode
 }
 
 std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const Schedule& schedule,
-                                                  const EpochObserver& observer) {
+                                                  const PointObserver& observer) {
   const std::uint32_t workers = task.options().workers;
   std::vector<std::vector<float>> models(workers, task.initial_parameters());
   std::vector<float> gradient(task.shape().parameters());
@@ -57,8 +57,8 @@ std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const S
         descend(models[rank], gradient, task.learning_rate(round));
       }
       gossip(schedule(round), models);
+      if (observer && task.is_point(round + 1)) observer(round + 1, models);
     }
-    if (observer) observer(epoch, models);
   }
   return models;
 }
@@ -80,7 +80,7 @@ std::vector<float> train_with_shared_gradients(const TrainTask& task) {
   return model;
 }
 
-std::vector<float> train_alone(const TrainTask& task, const EpochObserver& observer) {
+std::vector<float> train_alone(const TrainTask& task, const PointObserver& observer) {
   std::vector<std::vector<float>> model{task.initial_parameters()};
   std::vector<float> gradient(model[0].size());
   Learner learner = Learner::baseline(task);
@@ -90,8 +90,8 @@ std::vector<float> train_alone(const TrainTask& task, const EpochObserver& obser
     for (std::uint32_t r = 0; r < task.rounds_per_epoch(); ++r, ++round) {
       learner.gradient(model[0], gradient);
       descend(model[0], gradient, task.learning_rate(round));
+      if (observer && task.is_point(round + 1)) observer(round + 1, model);
     }
-    if (observer) observer(epoch, model);
   }
   return std::move(model[0]);
 }

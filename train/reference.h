@@ -26,17 +26,18 @@ Schedule nobody(std::uint32_t workers);
 /// order. (Consensus averaging: Xiao and Boyd, Systems & Control Letters 53, 2004.)
 void gossip(const ReceiverSets& receivers, std::vector<std::vector<float>>& models);
 
-/// Models of all workers after an epoch (counted from 1).
-using EpochObserver =
-    std::function<void(std::uint32_t epoch, std::span<const std::vector<float>> models)>;
+/// Models of all workers after so many steps, at the points of the task (TrainTask::is_point())
+/// but that before the first step.
+using PointObserver =
+    std::function<void(std::uint32_t steps, std::span<const std::vector<float>> models)>;
 
 /// Every round each worker takes a local step, then they gossip. Returns the final models.
 std::vector<std::vector<float>> train_with_gossip(const TrainTask& task, const Schedule& schedule,
-                                                  const EpochObserver& observer = {});
+                                                  const PointObserver& observer = {});
 /// The same with gradients instead of parameters averaged over all workers (select=all mix=sgd).
 std::vector<float> train_with_shared_gradients(const TrainTask& task);
 /// The single process of Learner::baseline(); the observer gets one model.
-std::vector<float> train_alone(const TrainTask& task, const EpochObserver& observer = {});
+std::vector<float> train_alone(const TrainTask& task, const PointObserver& observer = {});
 
 /// Mean of models of equal size, in double and in the order given. Needs at least one.
 std::vector<float> mean_model(std::span<const std::vector<float>> models);

@@ -8,7 +8,7 @@ namespace selmcast {
 namespace {
 
 constexpr std::uint32_t kSnapshotFormat = 0x53500001U;  // the last two bytes are the version
-constexpr std::uint32_t kReportFormat = 0x52500001U;
+constexpr std::uint32_t kReportFormat = 0x52500002U;
 
 void put_double(WireWriter& out, double value) {
   out.put(std::bit_cast<std::uint64_t>(value));
@@ -56,14 +56,8 @@ class Fields {
 
 }  // namespace
 
-std::string snapshot_tag(std::uint32_t epoch) {
-  return "epoch/" + std::to_string(epoch);
-}
-
-bool has_snapshot(std::uint32_t epoch, std::uint32_t epochs) noexcept {
-  constexpr std::uint32_t kSnapshots = 100;
-  const std::uint32_t stride = epochs / kSnapshots + (epochs % kSnapshots != 0 ? 1 : 0);
-  return epoch == epochs || epoch % stride == 0;
+std::string snapshot_tag(std::uint32_t steps) {
+  return "step/" + std::to_string(steps);
 }
 
 Bytes encode(const Snapshot& snapshot) {
@@ -80,6 +74,8 @@ Bytes encode(const RankReport& report) {
   out.put(kReportFormat).put(report.rank);
   out.put_text(report.transport).put_text(report.policy);
   put_double(out, report.seconds);
+  out.put(report.steps);
+  put_double(out, report.compute_seconds);
   out.put(static_cast<std::uint8_t>(report.verified ? 1 : 0));
   out.put(report.tx_bytes).put(report.tx_first_bytes).put(report.tx_repair_bytes);
   out.put(report.foreign_frames).put(report.repaired_frames);
@@ -113,6 +109,8 @@ Result<RankReport> decode_report(std::span<const std::byte> bytes) {
   report.transport = in.text();
   report.policy = in.text();
   report.seconds = in.real();
+  report.steps = in.integer<std::uint32_t>();
+  report.compute_seconds = in.real();
   report.verified = in.integer<std::uint8_t>() == 1;
   report.tx_bytes = in.integer<std::uint64_t>();
   report.tx_first_bytes = in.integer<std::uint64_t>();

@@ -13,21 +13,20 @@
 
 namespace selmcast {
 
-/// Tag of a RankReport; snapshots have the tag snapshot_tag(epoch), and the newest one is published
-/// a few times a second under kProgressTag too, for who watches.
+/// Tag of a RankReport; a snapshot has the tag snapshot_tag(), and the newest one is published a
+/// few times a second under kProgressTag too, for who watches.
 inline constexpr const char* kReportTag = "train";
 inline constexpr const char* kProgressTag = "progress";
-std::string snapshot_tag(std::uint32_t epoch);
-/// Whether models are published after this epoch (0 = before training): of the first and the last,
-/// and of every one in between, or of about a hundred when there are more.
-bool has_snapshot(std::uint32_t epoch, std::uint32_t epochs) noexcept;
+/// Of the model after so many steps.
+std::string snapshot_tag(std::uint32_t steps);
 
-/// A rank's own model after an epoch.
+/// A rank's own model at a point of the curves (TrainTask::is_point()).
 struct Snapshot {
-  std::uint32_t epoch = 0;   ///< Counted from 1; 0 = before training.
-  std::uint32_t steps = 0;   ///< Own steps done so far.
+  std::uint32_t epoch = 0;  ///< Whole epochs done so far.
+  std::uint32_t steps =
+      0;  ///< Of the task's schedule done so far; own steps unless there are more.
   std::uint32_t rounds = 0;  ///< Rounds closed so far.
-  double seconds = 0.0;      ///< Time of training so far, publishing excluded.
+  double seconds = 0.0;      ///< Time since training began.
   std::vector<float> parameters;
 };
 
@@ -37,7 +36,9 @@ struct RankReport {
   std::string transport;  ///< Backend in use.
   std::string policy;     ///< With every axis written out.
   double seconds = 0.0;
-  bool verified = true;  ///< Every round was.
+  std::uint32_t steps = 0;
+  double compute_seconds = 0.0;  ///< Of all steps, without any exchange.
+  bool verified = true;          ///< Every round was.
   std::uint64_t tx_bytes = 0;
   std::uint64_t tx_first_bytes = 0;
   std::uint64_t tx_repair_bytes = 0;

@@ -12,6 +12,8 @@ namespace selmcast {
 namespace {
 
 constexpr std::uint64_t kBatchStream = 0x6261746368000000U;
+constexpr std::uint32_t kHiddenMax = 65'536;
+constexpr std::uint32_t kPointsMax = 1000;
 
 void gather(const Dataset& data, std::span<const std::uint32_t> samples, std::vector<float>& inputs,
             std::vector<std::uint8_t>& labels) {
@@ -38,6 +40,10 @@ Result<void> check_options(const TrainOptions& options, std::size_t training_sam
   if (!(options.decay >= 0.0 && options.decay <= 1.0)) {
     return bad_input("--lr-decay: a share of the rounds is needed, 0 to 1");
   }
+  if (options.hidden < 1 || options.hidden > kHiddenMax) {
+    return bad_input("--hidden " + std::to_string(options.hidden) + ": 1 to " +
+                     std::to_string(kHiddenMax));
+  }
   return {};
 }
 
@@ -47,7 +53,7 @@ Result<TrainTask> TrainTask::make(const TrainOptions& options, Dataset data) {
   TrainTask task;
   task.options_ = options;
   task.data_ = std::move(data);
-  task.shape_ = model_shape(options.model);
+  task.shape_ = model_shape(options.model, options.hidden);
   task.split_ = split_train_test(task.data_, options.seed);
   if (auto checked = check_options(options, task.split_.train.size()); !checked) {
     return std::move(checked).error();
@@ -65,6 +71,11 @@ Result<TrainTask> TrainTask::make(const TrainOptions& options, Dataset data) {
   if (options.epochs > std::numeric_limits<std::uint32_t>::max() / task.rounds_per_epoch_) {
     return bad_input("--epochs " + std::to_string(options.epochs) + ": more rounds than 2^32");
   }
+  if (options.curve_steps > 0 && task.steps() / options.curve_steps > kPointsMax) {
+    return bad_input("--curve-steps " + std::to_string(options.curve_steps) + ": at least " +
+                     std::to_string(task.steps() / kPointsMax + 1) + " for " +
+                     std::to_string(task.steps()) + " steps, or 0 for whole epochs");
+  }
   return task;
 }
 
@@ -72,6 +83,14 @@ float TrainTask::learning_rate(std::uint32_t round) const noexcept {
   const double rounds = static_cast<double>(options_.epochs) * rounds_per_epoch_;
   const double falling = std::max(1.0, std::round(options_.decay * rounds));
   return static_cast<float>(options_.learning_rate * std::min(1.0, (rounds - round) / falling));
+}
+
+bool TrainTask::is_point(std::uint32_t steps) const noexcept {
+  constexpr std::uint32_t kEpochPoints = 100;
+  const std::uint32_t epochs = (options_.epochs + kEpochPoints - 1) / kEpochPoints;
+  const std::uint32_t stride =
+      options_.curve_steps > 0 ? options_.curve_steps : epochs * rounds_per_epoch_;
+  return steps == this->steps() || steps % stride == 0;
 }
 
 std::vector<float> TrainTask::initial_parameters() const {

@@ -21,6 +21,8 @@ struct TrainOptions {
   double learning_rate = 0.3;
   double decay = 0.2;  ///< Share of the rounds, the last ones, over which the rate falls to 0.
   ModelKind model = ModelKind::mlp;
+  std::uint32_t hidden = kDefaultHidden;  ///< Of mlp.
+  std::uint32_t curve_steps = 0;          ///< See TrainTask::is_point(); 0 = whole epochs.
   ShardKind split = ShardKind::skew;
   std::uint64_t seed = 1;
 };
@@ -45,6 +47,11 @@ class TrainTask {
   /// last `decay` of all rounds a straight line from it that would reach 0 one round after the end.
   /// Workers that hear only some of their peers settle there, near their common mean.
   float learning_rate(std::uint32_t round) const noexcept;
+  /// Steps of each worker in the whole run.
+  std::uint32_t steps() const noexcept { return options_.epochs * rounds_per_epoch_; }
+  /// Whether the curves have a point after so many steps: before the first and after the last, and
+  /// every curve_steps; without those after every epoch, or about a hundred of them.
+  bool is_point(std::uint32_t steps) const noexcept;
   /// Parameters that every rank starts from.
   std::vector<float> initial_parameters() const;
 

@@ -53,6 +53,9 @@ std::string ranks_text(const std::vector<Rank>& ranks) {
 nlohmann::ordered_json to_json(const TrainResult& result) {
   const TrainOptions& options = result.options;
   const CurvePoint& last = result.final_workers();
+  const auto last_of = [](const std::vector<CurvePoint>& curve, double CurvePoint::*value) {
+    return curve.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(curve.back().*value);
+  };
   return {{"schema", 1},
           {"workers", options.workers},
           {"transport", result.transport},
@@ -60,6 +63,7 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
           {"params_bytes", result.params_bytes},
           {"verified", result.verified},
           {"failed_ranks", result.failed_ranks},
+          {"data", result.data},
           {"model", to_string(options.model)},
           {"split", to_string(options.split)},
           {"epochs", options.epochs},
@@ -69,8 +73,8 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
           {"seed", options.seed},
           {"accuracy", last.accuracy},
           {"worker_accuracy", {{"min", last.worker_min}, {"mean", last.worker_mean}}},
-          {"baseline_accuracy", result.final_baseline().accuracy},
-          {"local_only_accuracy", result.final_local_only().worker_mean},
+          {"baseline_accuracy", last_of(result.baseline, &CurvePoint::accuracy)},
+          {"local_only_accuracy", last_of(result.local_only, &CurvePoint::worker_mean)},
           {"seconds", result.seconds},
           {"steps", result.steps},
           {"rounds", result.rounds},
@@ -82,11 +86,14 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
             {"median", result.round_ms.median},
             {"p99", result.round_ms.p99},
             {"max", result.round_ms.max}}},
+          {"rank_steps", result.rank_steps},
+          {"rank_compute_ms", result.rank_compute_ms},
           {"foreign_frames", result.foreign_frames},
           {"repaired_frames", result.repaired_frames},
           {"notices", result.notices},
           {"curves",
            {{"workers", curve_json(result.workers)},
+            {"by_time", curve_json(result.by_time)},
             {"baseline", curve_json(result.baseline)},
             {"local_only", curve_json(result.local_only)}}}};
 }
@@ -94,24 +101,33 @@ nlohmann::ordered_json to_json(const TrainResult& result) {
 std::string to_table(const TrainResult& result) {
   const TrainOptions& options = result.options;
   const CurvePoint& last = result.final_workers();
-  const CurvePoint& base = result.final_baseline();
-  std::string out;
-  out += format("%s, %s split, %u workers, %u epochs of %u steps, batch %u, rate %g, seed %llu\n",
-                to_string(options.model).data(), to_string(options.split).data(), options.workers,
-                options.epochs, result.steps / options.epochs, options.batch, options.learning_rate,
-                static_cast<unsigned long long>(options.seed));
+  std::string out = std::string(to_string(options.model)) + " on " + result.data;
+  out += format(", %s split, %u workers, %u steps of batch %u, rate %g, seed %llu\n",
+                to_string(options.split).data(), options.workers, result.steps, options.batch,
+                options.learning_rate, static_cast<unsigned long long>(options.seed));
   out += "policy: " + result.policy + "\ntransport: " + result.transport + "\n\n";
-  out += "                                        accuracy   to single process\n";
+  out += "                                        accuracy";
+  out += result.has_references() ? "   to single process\n" : "\n";
   const auto row = [&](const char* name, double accuracy) {
-    out += format("  %-36s    %.3f              %+.3f\n", name, accuracy, accuracy - base.accuracy);
+    out += format("  %-36s    %.3f", name, accuracy);
+    if (result.has_references()) {
+      out += format("              %+.3f", accuracy - result.final_baseline().accuracy);
+    }
+    out += "\n";
   };
   row("average of the workers' models", last.accuracy);
   row("workers on their own, mean", last.worker_mean);
   row("workers on their own, worst", last.worker_min);
-  out += format("  %-36s    %.3f\n", "single process, same samples", base.accuracy);
-  row("workers that never talk, mean", result.final_local_only().worker_mean);
-  out += format("\n  training time        %.2f s (single process %.2f s)\n", result.seconds,
-                base.seconds);
+  if (result.has_references()) {
+    out += format("  %-36s    %.3f\n", "single process, same samples",
+                  result.final_baseline().accuracy);
+    row("workers that never talk, mean", result.final_local_only().worker_mean);
+  }
+  out += format("\n  training time        %.2f s", result.seconds);
+  if (result.has_references()) {
+    out += format(" (single process %.2f s)", result.final_baseline().seconds);
+  }
+  out += "\n";
   out += format("  rounds               %u, median %.2f ms, p99 %.2f ms\n", result.rounds,
                 result.round_ms.median, result.round_ms.p99);
   out += "  bytes on the wire    " + bytes_text(result.bytes_on_wire) +

@@ -53,8 +53,9 @@ Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Byte
     if (!report) return of_rank(rank, report.error());
     const bool first = reports.empty() || !equally_many_rounds(*report);
     const auto rounds = first ? report->round_ms.size() : reports[0].round_ms.size();
-    if (report->rank != rank || rounds == 0 || report->round_ms.size() != rounds ||
-        report->receivers.size() != rounds || report->rate_kbps.size() != rounds) {
+    if (report->rank != rank || rounds == 0 || report->steps == 0 ||
+        report->round_ms.size() != rounds || report->receivers.size() != rounds ||
+        report->rate_kbps.size() != rounds) {
       return of_rank(rank, failed("its account is not of the " + std::to_string(rounds) +
                                   " rounds of this job"));
     }
@@ -63,22 +64,44 @@ Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Byte
   return reports;
 }
 
+/// All models of one rank, at all points of the task.
 Result<std::vector<Snapshot>> collect_snapshots(const std::map<std::string, Bytes>& published,
-                                                const std::vector<Rank>& finishers,
-                                                std::uint32_t epoch, std::size_t parameters) {
+                                                Rank rank, const TrainTask& task) {
   std::vector<Snapshot> snapshots;
-  for (const Rank rank : finishers) {
-    const auto bytes = find(published, rank, snapshot_tag(epoch));
+  for (std::uint32_t steps = 0; steps <= task.steps(); ++steps) {
+    if (!task.is_point(steps)) continue;
+    const auto bytes = find(published, rank, snapshot_tag(steps));
     if (!bytes) return bytes.error();
     auto snapshot = decode_snapshot(*bytes);
     if (!snapshot) return of_rank(rank, snapshot.error());
-    if (snapshot->epoch != epoch || snapshot->parameters.size() != parameters) {
-      return of_rank(rank, failed("its model after epoch " + std::to_string(epoch) +
-                                  " has another size or epoch"));
+    const bool backwards = !snapshots.empty() && snapshot->seconds < snapshots.back().seconds;
+    if (snapshot->steps != steps || !std::isfinite(snapshot->seconds) || backwards ||
+        snapshot->parameters.size() != task.shape().parameters()) {
+      return of_rank(rank, failed("its model after step " + std::to_string(steps) +
+                                  " has another size, step or an impossible time"));
     }
     snapshots.push_back(std::move(*snapshot));
   }
   return snapshots;
+}
+
+Result<void> judge_workers(const TrainTask& task, const std::map<std::string, Bytes>& published,
+                           const std::vector<Rank>& finishers, TrainResult& result) {
+  std::vector<std::vector<Snapshot>> ranks;
+  for (const Rank rank : finishers) {
+    auto snapshots = collect_snapshots(published, rank, task);
+    if (!snapshots) return std::move(snapshots).error();
+    ranks.push_back(std::move(*snapshots));
+  }
+  Judge judge(task);
+  const std::size_t points = ranks.front().size();
+  for (std::size_t point = 0; point < points; ++point) {
+    std::vector<Snapshot> models;
+    for (const auto& snapshots : ranks) models.push_back(snapshots[point]);
+    result.workers.push_back(judge_models(judge, models));
+  }
+  result.by_time = judge_by_time(judge, ranks, points);
+  return {};
 }
 
 void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
@@ -88,7 +111,11 @@ void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
   std::set<std::string> notices;
   std::set<Rank> lost(result.failed_ranks.begin(), result.failed_ranks.end());
   result.verified = true;
+  result.rank_steps.assign(result.options.workers, 0);
+  result.rank_compute_ms.assign(result.options.workers, std::nan(""));
   for (const RankReport& report : reports) {
+    result.rank_steps.at(report.rank) = report.steps;
+    result.rank_compute_ms.at(report.rank) = 1e3 * report.compute_seconds / report.steps;
     result.verified = result.verified && report.verified;
     result.seconds = std::max(result.seconds, report.seconds);
     result.bytes_on_wire += report.tx_bytes;
@@ -122,16 +149,15 @@ std::vector<CurvePoint> reference_curve(const TrainTask& task, std::uint32_t sha
   std::vector<CurvePoint> curve;
   Timer::duration judging{};
   const auto begin = Timer::now();
-  const auto observe = [&](std::uint32_t epoch, std::span<const std::vector<float>> models) {
+  const auto observe = [&](std::uint32_t steps, std::span<const std::vector<float>> models) {
     const auto paused = Timer::now();
     const double seconds =
         std::chrono::duration<double>(paused - begin - judging).count() / sharers;
     std::vector<Snapshot> snapshots;
     for (const auto& model : models) {
-      const auto steps = epoch * task.rounds_per_epoch();
-      snapshots.push_back({epoch, steps, steps, seconds, model});
+      snapshots.push_back({steps / task.rounds_per_epoch(), steps, steps, seconds, model});
     }
-    curve.push_back(judge_epoch(judge, snapshots));
+    curve.push_back(judge_models(judge, snapshots));
     judging += Timer::now() - paused;
   };
   observe(0, std::vector<std::vector<float>>{task.initial_parameters()});
@@ -141,8 +167,8 @@ std::vector<CurvePoint> reference_curve(const TrainTask& task, std::uint32_t sha
 
 }  // namespace
 
-CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
-  SELMCAST_CHECK(!snapshots.empty(), "an epoch without models");
+CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots) {
+  SELMCAST_CHECK(!snapshots.empty(), "a point without models");
   CurvePoint point;
   point.epoch = snapshots[0].epoch;
   point.steps = snapshots[0].steps;
@@ -160,6 +186,46 @@ CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots) {
   point.accuracy = score.accuracy;
   point.loss = score.loss;
   return point;
+}
+
+std::vector<CurvePoint> judge_by_time(Judge& judge, std::span<const std::vector<Snapshot>> ranks,
+                                      std::size_t points) {
+  SELMCAST_CHECK(!ranks.empty() && points >= 2, "a curve of two points at least");
+  double end = 0.0;
+  for (const auto& snapshots : ranks) end = std::max(end, snapshots.back().seconds);
+  std::vector<std::size_t> newest(ranks.size(), 0);
+  std::vector<double> accuracy(ranks.size(), -1.0);
+  std::vector<CurvePoint> curve;
+  for (std::size_t p = 0; p < points; ++p) {
+    CurvePoint point;
+    point.seconds =
+        p + 1 == points ? end : end * static_cast<double>(p) / static_cast<double>(points - 1);
+    point.worker_min = 1.0;
+    double steps = 0.0;
+    std::vector<std::vector<float>> models;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const auto& all = ranks[r];
+      while (newest[r] + 1 < all.size() && all[newest[r] + 1].seconds <= point.seconds) {
+        ++newest[r];
+        accuracy[r] = -1.0;
+      }
+      const Snapshot& snapshot = all[newest[r]];
+      if (accuracy[r] < 0.0) accuracy[r] = judge.score(snapshot.parameters).accuracy;
+      point.worker_min = std::min(point.worker_min, accuracy[r]);
+      point.worker_mean += accuracy[r] / static_cast<double>(ranks.size());
+      point.epoch = r == 0 ? snapshot.epoch : std::min(point.epoch, snapshot.epoch);
+      point.rounds = std::max(point.rounds, snapshot.rounds);
+      steps += snapshot.steps;
+      models.push_back(snapshot.parameters);
+    }
+    point.steps =
+        static_cast<std::uint32_t>(std::lround(steps / static_cast<double>(ranks.size())));
+    const Score score = judge.score(mean_model(models));
+    point.accuracy = score.accuracy;
+    point.loss = score.loss;
+    curve.push_back(point);
+  }
+  return curve;
 }
 
 LiveCurve::LiveCurve(const TrainTask& task)
@@ -180,15 +246,16 @@ CurvePoint LiveCurve::judge_heard() {
   std::vector<Snapshot> snapshots;
   for (auto& [key, snapshot] : heard_) snapshots.push_back(std::move(snapshot));
   heard_.clear();
-  return judge_epoch(judge_, snapshots);
+  return judge_models(judge_, snapshots);
 }
 
 Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
-                             std::span<const Rank> lost) {
+                             std::span<const Rank> lost, References references) {
   TrainResult result;
   result.options = task.options();
+  result.data = task.data().name;
   result.params_bytes = task.shape().parameters() * sizeof(float);
-  result.steps = task.options().epochs * task.rounds_per_epoch();
+  result.steps = task.steps();
   const std::set<Rank> lost_set(lost.begin(), lost.end());
   result.failed_ranks.assign(lost_set.begin(), lost_set.end());
   std::vector<Rank> finishers;
@@ -206,18 +273,12 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   }
   add_accounts(*reports, result);
 
-  Judge judge(task);
-  for (std::uint32_t epoch = 0; epoch <= task.options().epochs; ++epoch) {
-    if (!has_snapshot(epoch, task.options().epochs)) continue;
-    const auto snapshots =
-        collect_snapshots(published, finishers, epoch, task.shape().parameters());
-    if (!snapshots) return snapshots.error();
-    result.workers.push_back(judge_epoch(judge, *snapshots));
-  }
+  if (auto ok = judge_workers(task, published, finishers, result); !ok) return ok.error();
+  if (references == References::no) return result;
   result.baseline =
-      reference_curve(task, 1, [&](const EpochObserver& observer) { train_alone(task, observer); });
+      reference_curve(task, 1, [&](const PointObserver& observer) { train_alone(task, observer); });
   const std::uint32_t workers = task.options().workers;
-  result.local_only = reference_curve(task, workers, [&](const EpochObserver& observer) {
+  result.local_only = reference_curve(task, workers, [&](const PointObserver& observer) {
     train_with_gossip(task, nobody(workers), observer);
   });
   return result;

@@ -20,7 +20,7 @@ namespace selmcast {
 
 /// One point of a curve, on the test set.
 struct CurvePoint {
-  std::uint32_t epoch = 0;
+  std::uint32_t epoch = 0;   ///< Whole epochs done.
   std::uint32_t steps = 0;   ///< Of each worker.
   std::uint32_t rounds = 0;  ///< Closed by the first of them.
   double seconds = 0.0;      ///< Of training, up to here; of the slowest rank.
@@ -33,10 +33,11 @@ struct CurvePoint {
 struct TrainResult {
   TrainOptions options;
   std::string policy, transport;  ///< As the ranks report them.
+  std::string data;               ///< Name of the data set.
   std::uint64_t params_bytes = 0;
   bool verified = false;
   std::vector<Rank> failed_ranks;  ///< Ascending; their last models count in no figure.
-  std::uint32_t steps = 0;         ///< Of each worker.
+  std::uint32_t steps = 0;         ///< Of the schedule: of each worker, if none does more.
   /// As many as steps under pace=bsp and ssp; under async of the rank that has most.
   std::uint32_t rounds = 0;
   double seconds = 0.0;
@@ -47,18 +48,32 @@ struct TrainResult {
   double receivers_per_round = 0.0;  ///< Sum over ranks of their means.
   struct {
     double min = 0, median = 0, p99 = 0, max = 0;
-  } round_ms;  ///< The slowest rank's of each.
+  } round_ms;                             ///< The slowest rank's of each.
+  std::vector<std::uint32_t> rank_steps;  ///< Own steps, by rank; 0 of lost ones.
+  std::vector<double> rank_compute_ms;    ///< Mean of a step, by rank; not a number of lost ones.
+  /// By steps: each point is of the models of all ranks after equally many steps, and its time is
+  /// that of the slowest. The last two are empty when References::no was asked for.
   std::vector<CurvePoint> workers, baseline, local_only;
+  /// By time: each point is of the newest model that each rank had at that moment, at evenly spread
+  /// moments, as many as `workers` has points. Steps are the mean over the ranks.
+  std::vector<CurvePoint> by_time;
   std::vector<std::string> notices;  ///< Of all ranks, each once.
 
-  /// The last points; present in every assembled result.
+  /// The last point; present in every assembled result.
   const CurvePoint& final_workers() const { return workers.back(); }
+  bool has_references() const noexcept { return !baseline.empty(); }
+  /// Only with references.
   const CurvePoint& final_baseline() const { return baseline.back(); }
   const CurvePoint& final_local_only() const { return local_only.back(); }
 };
 
-/// Scores one epoch's models. Needs at least one snapshot, of models of the task's size.
-CurvePoint judge_epoch(Judge& judge, std::span<const Snapshot> snapshots);
+/// Scores the models of one point of the curve by steps. Needs at least one snapshot, of models of
+/// the task's size.
+CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots);
+/// The curve by time from every rank's snapshots, ascending, the first of each at 0 s; `points`
+/// of them, at least 2.
+std::vector<CurvePoint> judge_by_time(Judge& judge, std::span<const std::vector<Snapshot>> ranks,
+                                      std::size_t points);
 
 /// Follows a run from what its ranks publish as kProgressTag, sampled at any moments.
 class LiveCurve {
@@ -79,11 +94,14 @@ class LiveCurve {
   std::map<std::string, Snapshot, std::less<>> heard_;  ///< Since the last point, by key.
 };
 
+/// Whether assemble() trains what the result is compared with, which takes a while.
+enum class References : bool { no, yes };
+
 /// Makes the result from all published keys, and trains the baseline and the workers that never
 /// talk. `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank
 /// that is not lost, malformed, or of another size; no rank finished.
 Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
-                             std::span<const Rank> lost);
+                             std::span<const Rank> lost, References references = References::yes);
 
 /// The document of `selmcast train --json`.
 nlohmann::ordered_json to_json(const TrainResult& result);

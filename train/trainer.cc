@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 
 #include "base/check.h"
 #include "train/report.h"
+#include "train/trace.h"
 
 namespace selmcast {
 namespace {
@@ -25,6 +27,7 @@ class RankTraining {
         task_(task),
         options_(options),
         learner_(task, worker.rank()),
+        own_steps_(options.steps == 0 ? task.steps() : options.steps),
         parameters_(task.initial_parameters()),
         gradient_(parameters_.size()) {
     report_.rank = worker.rank();
@@ -35,57 +38,92 @@ class RankTraining {
     if (auto added = worker_.add_parameters(shares_gradients ? gradient_ : parameters_); !added) {
       return added;
     }
-    if (auto published = publish_snapshot(0); !published) return published;
-    const std::uint32_t epochs = task_.options().epochs;
-    for (std::uint32_t epoch = 1; epoch <= epochs; ++epoch) {
-      if (auto done = run_epoch(); !done) return done;
-      if (epoch == epochs) {
+    begin_ = Timer::now();
+    if (auto taken = take_snapshot(); !taken) return taken;
+    while (steps_ < own_steps_) {
+      if (steps_ % task_.rounds_per_epoch() == 0) learner_.start_epoch();
+      if (auto done = run_step(); !done) return done;
+      if (steps_ == own_steps_) {
         if (auto done = merge_the_rest(); !done) return done;
       }
-      if (!has_snapshot(epoch, epochs)) continue;
-      if (auto published = publish_snapshot(epoch); !published) return published;
+      const std::uint32_t done = nominal(steps_);
+      if (done == nominal(steps_ - 1) || !task_.is_point(done)) continue;
+      if (auto taken = take_snapshot(); !taken) return taken;
     }
-    report_.seconds = seconds_;
+    report_.seconds = seconds();
+    return publish_all();
+  }
+
+ private:
+  /// How far the task's schedule is after so many own steps.
+  std::uint32_t nominal(std::uint32_t steps) const {
+    return static_cast<std::uint32_t>(std::uint64_t{steps} * task_.steps() / own_steps_);
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Timer::now() - begin_).count(); }
+
+  Result<void> publish_all() {
+    report_.steps = steps_;
     report_.failed_ranks = worker_.failed_ranks();
     report_.notices = worker_.notices();
     report_.transport = worker_.transport_name();
     report_.policy = worker_.policy_text();
+    for (const Snapshot& snapshot : snapshots_) {
+      auto told = worker_.publish(snapshot_tag(snapshot.steps), encode(snapshot));
+      if (!told) return told;
+    }
+    if (options_.trace) {
+      if (auto told = worker_.publish(kTraceTag, encode_trace(trace_)); !told) return told;
+    }
     return worker_.publish(kReportTag, encode(report_));
   }
 
- private:
-  Result<void> run_epoch() {
-    const auto begin = Timer::now();
-    learner_.start_epoch();
-    for (std::uint32_t r = 0; r < task_.rounds_per_epoch(); ++r) {
-      if (auto done = run_step(); !done) return done;
-    }
-    seconds_ += std::chrono::duration<double>(Timer::now() - begin).count();
-    return {};
-  }
-
   Result<void> run_step() {
-    const float rate = task_.learning_rate(steps_);
+    const float rate = task_.learning_rate(nominal(steps_));
     const auto begin = Timer::now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
     const Timer::duration took = Timer::now() - begin;
-    const auto due = std::max<Timer::duration>(took, options_.compute) * options_.slowdown;
+    const auto due = std::max<Timer::duration>(took, least_time()) * options_.slowdown;
     if (due > took) std::this_thread::sleep_for(due - took);
+    const auto end = Timer::now();
+    report_.compute_seconds += std::chrono::duration<double>(end - begin).count();
     ++steps_;
     const auto rounds = worker_.step();
     if (!rounds) return at_round(rounds.error());
+    if (options_.trace) trace_step(begin, end, *rounds);
     if (options_.exchange == Exchange::gradients) descend(parameters_, gradient_, rate);
     for (const RoundReport& round : *rounds) account(round);
     return {};
   }
 
+  /// Of this step's computing, before the slowdown.
+  Timer::duration least_time() const {
+    const auto& times = options_.compute_times;
+    return times.empty() ? Timer::duration(options_.compute) : times[steps_ % times.size()];
+  }
+
+  void trace_step(Timer::time_point begin, Timer::time_point end,
+                  const std::vector<RoundReport>& closed) {
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    TracedStep step;
+    step.start_ms = Milliseconds(begin - begin_).count();
+    step.compute_ms = Milliseconds(end - begin).count();
+    if (!closed.empty()) step.closed = closed.back().round;
+    if (options_.departure == Departure::with_closing) {
+      step.departed = step.closed;
+    } else if (!closed.empty()) {
+      step.departed = closed.back().round + 1;
+    } else if (trace_.empty()) {
+      step.departed = 0;
+    }
+    trace_.push_back(step);
+  }
+
   Result<void> merge_the_rest() {
-    const auto begin = Timer::now();
     const auto rounds = worker_.finish();
     if (!rounds) return at_round(rounds.error());
     for (const RoundReport& round : *rounds) account(round);
-    seconds_ += std::chrono::duration<double>(Timer::now() - begin).count();
     return {};
   }
 
@@ -106,25 +144,28 @@ class RankTraining {
     report_.rate_kbps.push_back(round.rate_kbps);
   }
 
-  Result<void> publish_snapshot(std::uint32_t epoch) {
+  /// Keeps the model until the end: publishing it now would hold up this rank's next step.
+  Result<void> take_snapshot() {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
-    const Bytes bytes = encode(Snapshot{epoch, steps_, rounds, seconds_, parameters_});
+    const std::uint32_t done = nominal(steps_);
+    snapshots_.push_back({done / task_.rounds_per_epoch(), done, rounds, seconds(), parameters_});
     const auto now = Timer::now();
-    if (now >= next_progress_) {
-      next_progress_ = now + kProgressPeriod;
-      if (auto told = worker_.publish(kProgressTag, bytes); !told) return told;
-    }
-    return worker_.publish(snapshot_tag(epoch), bytes);
+    if (!options_.progress || now < next_progress_) return {};
+    next_progress_ = now + kProgressPeriod;
+    return worker_.publish(kProgressTag, encode(snapshots_.back()));
   }
 
   Worker& worker_;
   const TrainTask& task_;
   TrainerOptions options_;
   Learner learner_;
+  std::uint32_t own_steps_;
   std::vector<float> parameters_;
   std::vector<float> gradient_;
-  double seconds_ = 0.0;
+  Timer::time_point begin_{};
   std::uint32_t steps_ = 0;
+  std::vector<Snapshot> snapshots_;
+  RankTrace trace_;
   Timer::time_point next_progress_{};
   RankReport report_;
 };
@@ -134,6 +175,7 @@ class RankTraining {
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options) {
   SELMCAST_CHECK(worker.world() == task.options().workers, "the task is for as many workers");
   SELMCAST_CHECK(options.slowdown >= 1.0, "a slowdown is at least 1");
+  SELMCAST_CHECK(options.steps == 0 || options.steps >= task.steps(), "the task's steps at least");
   return RankTraining(worker, task, options).run();
 }
 

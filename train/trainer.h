@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "base/result.h"
 #include "selmcast/worker.h"
@@ -16,16 +17,32 @@ enum class Exchange : std::uint8_t {
   gradients,   ///< Gradients are mixed, then all take the same step (select=all mix=sgd).
 };
 
+/// When the rounds of Worker::step() depart, for the trace.
+enum class Departure : std::uint8_t {
+  with_closing,   ///< A round departs and closes after the same step (pace=bsp, periodic).
+  after_closing,  ///< The next one departs when one has closed, the first after the first step
+                  ///< (pace=overlap).
+};
+
 struct TrainerOptions {
   Exchange exchange = Exchange::parameters;
   /// A step's computing takes at least `compute`, and `slowdown` times that (the rank sleeps); the
   /// factor is at least 1.
   double slowdown = 1.0;
   std::chrono::microseconds compute{0};
+  /// Instead of `compute`, unless it is empty: the time of each step, from the start again after
+  /// the last.
+  std::vector<std::chrono::nanoseconds> compute_times{};
+  Departure departure = Departure::with_closing;
+  /// Steps of this rank in the whole run, at least the task's; 0 = as many as the task's. With more
+  /// of them the learning rate and the points of the curves follow the share of them that is done.
+  std::uint32_t steps = 0;
+  bool trace = false;    ///< Publish the trace of the steps (kTraceTag).
+  bool progress = true;  ///< Publish the newest model now and then (kProgressTag).
 };
 
 /// Trains on the shard of worker.rank(): registers the parameters (or gradients) with the worker,
-/// does every round, and publishes Snapshots (has_snapshot()) and at the end a RankReport.
+/// does every round, and publishes at the end Snapshots (TrainTask::is_point()) and a RankReport.
 /// Does not leave the job. worker.world() must be the task's number of workers. Blocks; errors are
 /// those of the Worker, with this rank and the round.
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options);

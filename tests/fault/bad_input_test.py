@@ -79,6 +79,70 @@ class BadInput(unittest.TestCase):
                 self.refuse(self.run_with(*arguments), *words)
         self.refuse(["run", "--workers", "0", *BYTES], "--workers", "0")
 
+    def test_counts_are_not_negative(self):
+        worker = self.worker(0, 1, f"file:{self.folder}/store")
+        for command, option in (
+            (["run", *BYTES], "--seed"), (["run", *BYTES], "--rounds"), (["run"], "--params-bytes"),
+            (["run", *BYTES], "--workers"), (["run", *BYTES], "--mtu"), (worker, "--seed"),
+            (["train"], "--seed"), (["train"], "--epochs"), (["train"], "--batch"),
+            (["train"], "--workers"), (["train"], "--hidden"), (["train"], "--curve-steps"),
+            (["train"], "--mtu"), (["probe"], "--workers"), (["sim"], "--seed"),
+        ):
+            with self.subTest(command=command[0], option=option):
+                self.refuse([*command, option, "-5"], option, "-5", "negative")
+        self.refuse(["train", "--seed", "18446744073709551616"], "--seed", "64 bits")
+
+    def test_files_that_clash(self):
+        here = str(self.folder / "same")
+        other = f"{self.folder}/./same"
+        self.refuse(["train", "--json", here, "--plot", other], "--json, --plot", "two files")
+        self.refuse(["train", "--plot", here, "--write-trace", here], "--plot, --write-trace")
+        self.file("same", "of an earlier run")
+        os.symlink(here, self.folder / "link")
+        self.refuse(["train", "--json", here, "--write-trace", f"{self.folder}/link"],
+                    "--json, --write-trace")
+        trace = self.file("trace.csv", "rank,step,compute_ms\n0,0,1\n1,0,1\n")
+        os.link(trace, self.folder / "hard")
+        self.refuse(["train", "--workers", "2", "--policy", "select=all", "--compute-trace", trace,
+                     "--write-trace",
+                     f"{self.folder}/hard"], "--write-trace", "--compute-trace")
+        self.assertTrue(os.path.getsize(trace))
+        links = self.file("links.json", '{"tx_kbps":[9,9],"rx_kbps":[9,9]}')
+        self.refuse(["run", "--workers", "2", *BYTES, "--links", links, "--json", links,
+                     "--policy", "select=all"], "--json", "--links")
+        self.refuse(["probe", "--workers", "2", "--links", here, "--json", here],
+                    "--json, --links")
+        self.refuse(["sim", "--experiment", "bsp", "--csv", here, "--svg", other], "--csv, --svg")
+        self.refuse(["train", "--json", "-", "--plot", "-"], "standard output")
+
+    def test_training(self):
+        for arguments, words in (
+            (["--model", "resnet50"], ("--model", "mlp, softmax or cnn")),
+            (["--data", "generated:12"], ("--data", "1000..1000000")),
+            (["--data", "/nonexistent"], ("/nonexistent",)),
+            (["--hidden", "0"], ("--hidden",)),
+            (["--slowdown", "1,2"], ("--slowdown", "2 factors")),
+            (["--compute-ms", "nan"], ("--compute-ms",)),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(["train", *arguments], *words)
+        for content, words in {
+            "": ("line 1", "header"),
+            "rank,step\n0,0\n": ("line 1", "header"),
+            "rank,step,compute_ms\n0,0,-1\n": ("line 2", "compute_ms", "-1", "0..60000"),
+            "rank,step,compute_ms\n0,0,1\n9,0,1\n": ("line 3", "rank", "0..1"),
+            "rank,step,compute_ms\n0,0,1\n": ("rank 1",),
+            b"rank,step,compute_ms\n0,0,\xff\x00\n": ("line 2", "compute_ms"),
+        }.items():
+            with self.subTest(content=content):
+                path = self.file("trace.csv", content)
+                self.refuse(["train", "--workers", "2", "--compute-trace", path], "trace.csv",
+                            *words)
+        path = self.file("trace.csv", "rank,step,compute_ms\n0,0,1\n1,0,1\n")
+        self.refuse(["train", "--workers", "2", "--compute-trace", path, "--compute-ms", "1"],
+                    "--compute-ms, --compute-trace")
+        self.refuse(["train", "--workers", "2", "--compute-trace", str(self.folder)], "folder")
+
     def test_links(self):
         for content, words in {
             '{"tx_kbps":[1,2,NaN,4],"rx_kbps":[1,2,3,4]}': ("JSON",),

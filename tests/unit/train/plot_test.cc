@@ -71,6 +71,33 @@ TEST(SvgChart, BreaksRowsOfPanels) {
   EXPECT_THAT(svg, HasSubstr("points=\"62,692 252,424 442,558\""));
 }
 
+// Four panels, two in a row. Every worker has seen 3 x 4 samples a step; the worst worker's curve
+// by time ends at the frame's right edge at accuracy 0.5, that of the loss has its own scale.
+TEST(TrainingChart, ShowsAccuracyAndLossByTimeAndBySamples) {
+  TrainResult result;
+  result.options.workers = 3;
+  result.options.batch = 4;
+  result.steps = 10;
+  result.rank_steps = {10, 10, 10};
+  result.data = "a<b";
+  result.policy = "select=all";
+  const CurvePoint start{0, 0, 0, 0.0, 0.1, 4.0, 0.1, 0.1};
+  result.workers = {start, {1, 10, 10, 8.0, 1.0, 1.0, 0.5, 0.75}};
+  result.by_time = {start, {1, 10, 10, 2.0, 1.0, 1.0, 0.5, 0.75}};
+  const std::string svg = training_chart(result);
+  for (const char* text :
+       {"width=\"920\"", ">accuracy by time<", ">accuracy by samples<", ">loss by time<",
+        ">loss by samples<", ">seconds of training<", ">samples seen by all workers together<",
+        "mlp on a&lt;b, skew split, 3 workers, select=all", "worst worker on its own", ">120<"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+  EXPECT_THAT(svg, Not(HasSubstr(">8<"))) << "the time of the slowest at equal steps";
+  // y of 0.5 lies in the middle of 64..332; of the loss, 1 of 4 a quarter above 424..692's bottom.
+  EXPECT_THAT(svg, HasSubstr("442,198"));
+  EXPECT_THAT(svg, HasSubstr("points=\"62,424 442,625"));
+  EXPECT_THAT(svg, Not(HasSubstr("points=\"\"")));
+}
+
 TEST(SvgChart, NamesEachLabelOnce) {
   const auto panel = panel_of({{0, 0}, {1, 1}}, "only-once");
   const std::string svg = svg_chart({panel, panel}, "");

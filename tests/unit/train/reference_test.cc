@@ -60,19 +60,20 @@ TEST(Reference, SharedGradientsOfWholeShardsEqualOneProcessOnAllSamples) {
   EXPECT_LT(largest_difference(train_with_shared_gradients(task), train_alone(task)), 1e-5);
 }
 
-TEST(Reference, ObserverSeesEveryEpoch) {
+TEST(Reference, ObserverSeesEveryPoint) {
   TrainOptions options;
   options.workers = 2;
   options.epochs = 3;
   const TrainTask task = digits_task(options);
-  std::vector<std::uint32_t> epochs;
+  const std::uint32_t epoch = task.rounds_per_epoch();
+  std::vector<std::uint32_t> points;
   std::vector<float> last;
   const auto models = train_with_gossip(
-      task, nobody(2), [&](std::uint32_t epoch, std::span<const std::vector<float>> seen) {
-        epochs.push_back(epoch);
+      task, nobody(2), [&](std::uint32_t steps, std::span<const std::vector<float>> seen) {
+        points.push_back(steps);
         last = seen[1];
       });
-  EXPECT_EQ(epochs, (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_EQ(points, (std::vector<std::uint32_t>{epoch, 2 * epoch, 3 * epoch}));
   EXPECT_EQ(last, models[1]);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <thread>
 
@@ -16,6 +17,7 @@ namespace {
 using testing::digits_task;
 using ::testing::HasSubstr;
 using testing::LocalJob;
+using ::testing::Not;
 using testing::rotating;
 
 TrainOptions small_options() {
@@ -47,11 +49,11 @@ TEST(TrainRank, DoesWhatTheReferenceDoes) {
   const auto published = train(task, rotating(4, 2), {});
   const auto models = train_with_gossip(task, rotating(4, 2));
   for (Rank rank = 0; rank < 4; ++rank) {
-    const auto snapshot = decode_snapshot(published.at(std::to_string(rank) + "/epoch/2"));
+    const auto snapshot = decode_snapshot(published.at(std::to_string(rank) + "/step/22"));
     ASSERT_TRUE(snapshot);
     EXPECT_EQ(snapshot->parameters, models[rank]);
     EXPECT_EQ(snapshot->steps, 2 * task.rounds_per_epoch());
-    const auto first = decode_snapshot(published.at(std::to_string(rank) + "/epoch/0"));
+    const auto first = decode_snapshot(published.at(std::to_string(rank) + "/step/0"));
     ASSERT_TRUE(first);
     EXPECT_EQ(first->parameters, task.initial_parameters());
   }
@@ -61,13 +63,13 @@ TEST(TrainRank, SharesGradientsWhenAsked) {
   const TrainTask task = digits_task(small_options());
   const auto published = train(task, everyone(4), {Exchange::gradients, 1.0});
   const auto expected = train_with_shared_gradients(task);
-  const auto first = decode_snapshot(published.at("0/epoch/2"));
+  const auto first = decode_snapshot(published.at("0/step/22"));
   ASSERT_TRUE(first);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(first->parameters[i], expected[i], 1e-5);
   }
   for (Rank rank = 1; rank < 4; ++rank) {
-    const auto other = decode_snapshot(published.at(std::to_string(rank) + "/epoch/2"));
+    const auto other = decode_snapshot(published.at(std::to_string(rank) + "/step/22"));
     ASSERT_TRUE(other);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_NEAR(other->parameters[i], first->parameters[i], 1e-5);
@@ -79,8 +81,40 @@ TEST(TrainRank, SlowdownChangesTimeOnly) {
   const TrainTask task = digits_task(small_options());
   const auto quick = train(task, everyone(4), {Exchange::parameters, 1.0});
   const auto slow = train(task, everyone(4), {Exchange::parameters, 3.0});
-  EXPECT_EQ(decode_snapshot(quick.at("2/epoch/2")).value().parameters,
-            decode_snapshot(slow.at("2/epoch/2")).value().parameters);
+  EXPECT_EQ(decode_snapshot(quick.at("2/step/22")).value().parameters,
+            decode_snapshot(slow.at("2/step/22")).value().parameters);
+}
+
+// Three times as many steps as the task has: rate and points follow the share that is done, epochs
+// the rank's own steps.
+TEST(TrainRank, WithMoreStepsStretchesTheSchedule) {
+  TrainOptions options = small_options();
+  options.workers = 1;
+  options.decay = 1.0;
+  options.curve_steps = 40;
+  const TrainTask task = digits_task(options);
+  ASSERT_EQ(task.steps(), 88U);
+  LocalJob job(1, nobody(1));
+  TrainerOptions trainer;
+  trainer.steps = 3 * 88;
+  ASSERT_TRUE(train_rank(*job.worker(0), task, trainer));
+
+  Learner learner(task, 0);
+  std::vector<float> model = task.initial_parameters(), gradient(model.size());
+  for (std::uint32_t step = 0; step < 3 * 88; ++step) {
+    if (step % 44 == 0) learner.start_epoch();
+    learner.gradient(model, gradient);
+    const double rate = 0.3 * (88 - step / 3) / 88.0;
+    descend(model, gradient, static_cast<float>(rate));
+    const std::uint32_t done = step + 1;
+    if (done != 120 && done != 240 && done != 264) continue;
+    const auto snapshot = decode_snapshot(job.published.at("0/step/" + std::to_string(done / 3)));
+    ASSERT_TRUE(snapshot);
+    EXPECT_EQ(snapshot->steps, done / 3);
+    EXPECT_EQ(snapshot->rounds, done);
+    EXPECT_EQ(snapshot->parameters, model) << done;
+  }
+  EXPECT_EQ(decode_report(job.published.at("0/train")).value().steps, 264U);
 }
 
 TEST(Assemble, JudgesEveryEpochAndAddsUpTheAccounts) {
@@ -130,7 +164,7 @@ TEST(Assemble, LeavesLostRanksOutAndNamesThem) {
   const TrainTask task = digits_task(small_options());
   auto published = train(task, rotating(4, 2), {});
   std::erase_if(published, [](const auto& item) {
-    return item.first == "3/train" || item.first == "3/epoch/2";
+    return item.first == "3/train" || item.first == "3/step/22";
   });
   const auto missing = assemble(task, published, {});
   ASSERT_FALSE(missing);
@@ -149,7 +183,7 @@ TEST(Assemble, RefusesMalformedReports) {
   const TrainTask task = digits_task(small_options());
   auto published = train(task, rotating(4, 2), {});
   auto cut = published;
-  cut.at("1/epoch/1").pop_back();
+  cut.at("1/step/11").pop_back();
   EXPECT_THAT(assemble(task, cut, {}).error().message, HasSubstr("rank 1"));
   cut = published;
   cut.at("2/train").resize(7);
@@ -157,6 +191,53 @@ TEST(Assemble, RefusesMalformedReports) {
   cut = published;
   cut.at("0/train") = published.at("1/train");
   EXPECT_THAT(assemble(task, cut, {}).error().message, HasSubstr("rank 0"));
+}
+
+TEST(Assemble, LeavesTheReferencesOutWhenAsked) {
+  const TrainTask task = digits_task(small_options());
+  const auto published = train(task, rotating(4, 2), {});
+  const auto result = assemble(task, published, {}, References::no);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(result->has_references());
+  const auto json = to_json(*result);
+  EXPECT_TRUE(json["baseline_accuracy"].is_null());
+  EXPECT_TRUE(json["local_only_accuracy"].is_null());
+  EXPECT_THAT(to_table(*result), Not(HasSubstr("single process")));
+  EXPECT_EQ(json["rank_compute_ms"].size(), 4U);
+  EXPECT_GT(json["rank_compute_ms"][3], 0.0);
+}
+
+// Two ranks, one with a model of all zeros first and the trained one from 1 s on, the other from
+// 3 s on: at 2 s the mean is of the first one's newest and the second one's oldest.
+TEST(CurveByTime, TakesTheNewestModelOfEveryRank) {
+  const TrainTask task = digits_task(small_options());
+  const std::vector<float> zero(task.shape().parameters(), 0.0F);
+  const std::vector<float> trained = train_alone(task);
+  const std::vector<std::vector<Snapshot>> ranks{
+      {{0, 0, 0, 0.0, zero}, {1, 11, 11, 1.0, trained}, {2, 22, 22, 2.5, trained}},
+      {{0, 0, 0, 0.0, zero}, {1, 11, 11, 3.0, trained}, {2, 22, 22, 4.0, trained}}};
+  Judge judge(task);
+  const auto curve = judge_by_time(judge, ranks, 5);
+  ASSERT_EQ(curve.size(), 5U);
+  const double poor = judge.score(zero).accuracy, good = judge.score(trained).accuracy;
+  EXPECT_GT(good, poor + 0.3);
+  const std::array<std::array<double, 4>, 5> expected{{{0.0, 0, poor, poor},
+                                                       {1.0, 6, good, poor},
+                                                       {2.0, 6, good, poor},
+                                                       {3.0, 17, good, good},
+                                                       {4.0, 22, good, good}}};
+  for (std::size_t p = 0; p < 5; ++p) {
+    const auto& [seconds, steps, first, second] = expected.at(p);
+    EXPECT_EQ(curve[p].seconds, seconds);
+    EXPECT_EQ(curve[p].steps, static_cast<std::uint32_t>(steps));
+    EXPECT_EQ(curve[p].worker_min, std::min(first, second));
+    EXPECT_DOUBLE_EQ(curve[p].worker_mean, (first + second) / 2);
+  }
+  std::vector<float> half(zero.size());
+  for (std::size_t x = 0; x < half.size(); ++x) half[x] = trained[x] / 2;
+  EXPECT_EQ(curve[2].accuracy, judge.score(half).accuracy);
+  EXPECT_EQ(curve[2].loss, judge.score(half).loss);
+  EXPECT_EQ(curve[3].loss, judge.score(trained).loss);
 }
 
 TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
@@ -169,7 +250,7 @@ TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
     EXPECT_FALSE(curve.take(std::string(rank) + "/progress", snapshot(1)));
   }
   EXPECT_FALSE(curve.take("3/train", Bytes(5)));
-  EXPECT_FALSE(curve.take("3/epoch/1", snapshot(1)));
+  EXPECT_FALSE(curve.take("3/step/11", snapshot(1)));
   EXPECT_FALSE(curve.take("3/progress", Bytes(5)));
   const auto full = curve.take("3/progress", snapshot(1));
   ASSERT_TRUE(full);
@@ -188,6 +269,8 @@ TEST(Report, SurvivesTheWire) {
   report.transport = "shm";
   report.policy = "select=all";
   report.seconds = 1.5;
+  report.steps = 9;
+  report.compute_seconds = 0.25;
   report.verified = false;
   report.tx_bytes = 1ULL << 40U;
   report.round_ms = {1.25, 2.5};
@@ -200,6 +283,8 @@ TEST(Report, SurvivesTheWire) {
   ASSERT_TRUE(back);
   EXPECT_EQ(encode(*back), bytes);
   EXPECT_EQ(back->rate_kbps[1], 1ULL << 50U);
+  EXPECT_EQ(back->steps, 9U);
+  EXPECT_EQ(back->compute_seconds, 0.25);
   EXPECT_FALSE(back->verified);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_report(std::span(bytes).first(size))) << size;
@@ -214,17 +299,36 @@ TEST(Report, ALyingCountReservesNothing) {
   EXPECT_FALSE(decode_snapshot(std::move(out).take()));
 }
 
-TEST(Snapshots, AreAtMostAboutAHundred) {
-  for (const std::uint32_t epochs : {1U, 7U, 100U, 101U, 250U, 100'000U}) {
+TEST(Points, AreAfterEpochsOrAboutAHundredOfThem) {
+  for (const std::uint32_t epochs : {1U, 7U, 100U, 101U, 250U, 10'000U}) {
+    TrainOptions options = small_options();
+    options.epochs = epochs;
+    const TrainTask task = digits_task(options);
     std::uint32_t count = 0;
-    for (std::uint32_t epoch = 0; epoch <= epochs; ++epoch) count += has_snapshot(epoch, epochs);
+    for (std::uint32_t steps = 0; steps <= task.steps(); ++steps) {
+      if (!task.is_point(steps)) continue;
+      ++count;
+      EXPECT_EQ(steps % task.rounds_per_epoch(), 0U);
+    }
     EXPECT_LE(count, 102U) << epochs;
-    EXPECT_TRUE(has_snapshot(0, epochs));
-    EXPECT_TRUE(has_snapshot(epochs, epochs));
+    EXPECT_TRUE(task.is_point(0));
+    EXPECT_TRUE(task.is_point(task.steps()));
     if (epochs <= 100) {
       EXPECT_EQ(count, epochs + 1);
     }
   }
+}
+
+TEST(Points, AreWhereTheOptionsSay) {
+  TrainOptions options = small_options();
+  options.curve_steps = 7;
+  const TrainTask task = digits_task(options);
+  ASSERT_EQ(task.steps(), 22U);
+  std::vector<std::uint32_t> points;
+  for (std::uint32_t steps = 0; steps <= 22; ++steps) {
+    if (task.is_point(steps)) points.push_back(steps);
+  }
+  EXPECT_EQ(points, (std::vector<std::uint32_t>{0, 7, 14, 21, 22}));
 }
 
 TEST(TrainTask, RefusesWhatCannotBeTrained) {
@@ -246,6 +350,13 @@ TEST(TrainTask, RefusesWhatCannotBeTrained) {
   EXPECT_THAT(refused([](auto& o) { o.learning_rate = NAN; }), HasSubstr("--lr"));
   EXPECT_THAT(refused([](auto& o) { o.decay = 1.1; }), HasSubstr("--lr-decay"));
   EXPECT_THAT(refused([](auto& o) { o.decay = NAN; }), HasSubstr("--lr-decay"));
+  EXPECT_THAT(refused([](auto& o) { o.hidden = 0; }), HasSubstr("--hidden 0: 1 to 65536"));
+  EXPECT_THAT(refused([](auto& o) { o.hidden = 65'537; }), HasSubstr("--hidden 65537"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.epochs = 1000;
+                o.curve_steps = 21;
+              }),
+              HasSubstr("--curve-steps 21: at least 23 for 22000 steps"));
 }
 
 TEST(TrainTask, LearningRateFallsInAStraightLineAtTheEnd) {
