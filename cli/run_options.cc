@@ -207,8 +207,10 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
   const bool compensates = policy && policy->mix == MixKind::compensate;
-  // The parameters, the accumulator, and what mix=compensate keeps.
-  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U);
+  const bool free = policy && policy->free();
+  // The parameters, the accumulator, and what mix=compensate or pace=ssp and async keep.
+  const std::uint64_t copies =
+      (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U) + (free ? 1U : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -261,6 +263,11 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   const auto policy = parse_policy(o.policy);
   if (!policy) return policy.error();
   if (auto ok = check_policy(*policy, world); !ok) return ok;
+  if (o.deterministic && policy->free()) {
+    return bad_input(
+        "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
+        "pace=bsp, or leave it out");
+  }
   if (o.transport == "sim") {
     if (auto ok = check_simulated(*policy); !ok) return ok;
   }
