@@ -306,6 +306,9 @@ TEST(FreeJob, MulticastsOfTheOldEpochEndAmongThoseWhoHaveLeftIt) {
       EXPECT_EQ(out.result->errors[r], "") << policy;
       for (const auto& report : out.result->reports[r]) {
         for (const Rank lost : report.given_up) EXPECT_EQ(lost, 1U) << policy;
+        // Everyone whom the epoch's plan names got all of it, or is dead.
+        const std::size_t others = report.epoch == 1 ? 4 : 3;
+        EXPECT_EQ(report.receivers.size() + report.given_up.size(), others) << policy;
       }
       EXPECT_LT(worst_replayed(out, r), 1e-5);
     }
