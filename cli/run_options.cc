@@ -260,6 +260,11 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   const auto policy = parse_policy(o.policy);
   if (!policy) return policy.error();
   if (auto ok = check_policy(*policy, world); !ok) return ok;
+  if (o.deterministic && policy->free()) {
+    return bad_input(
+        "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
+        "pace=bsp, or leave it out");
+  }
   if (o.transport == "sim") {
     if (auto ok = check_simulated(*policy); !ok) return ok;
   }

@@ -70,6 +70,7 @@ struct Policy {
   }
   /// Of the model, kept beside the application's parameters.
   std::uint32_t model_copies() const noexcept {
+    if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
         return 3;

@@ -5,8 +5,10 @@
 // joins its groups, promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r.
 // When every live member has acknowledged, the publisher creates `view/<e>/commit` = the largest r:
 // the first round of epoch e. A member that acknowledged waits at its boundary until it has read
-// the commit, so no two members act on different views in the same round. Keys are created, never
-// overwritten: a second publisher that takes over continues what the first began.
+// the commit, so no two members act on different views in the same round. Where ranks begin rounds
+// in their own time the round of the commit says only that all are prepared: each goes over at its
+// own next round, and a round is planned by the view named in its frames (sync/free/). Keys are
+// created, never overwritten: a second publisher that takes over continues what the first began.
 //
 // Death. The store says who is lost; a rank whose peers reported it silent is evicted by the
 // publisher. Evictions are numbered (`verdict/<i>`), so of two that exclude each other only the

@@ -59,6 +59,7 @@ void FreeRounds::depart(TimePoint now) noexcept {
 void FreeRounds::end_multicast(TimePoint now) noexcept {
   report_round(now);
   sending_ = false;
+  if (config_.observer != nullptr) config_.observer->ended(round_);
   ++round_;
   look_ = true;
   // Without a bound nobody waits for anybody's rounds before the end.

@@ -48,6 +48,7 @@ class FreeObserver {
   virtual ~FreeObserver() = default;
   /// The snapshot of `round` is the parameters as they are now.
   virtual void departed(std::uint32_t round) noexcept = 0;
+  virtual void ended(std::uint32_t round) noexcept = 0;
   virtual void added(Rank sender, std::uint32_t round, std::uint32_t frame) noexcept = 0;
   virtual void merged() noexcept = 0;
 };

@@ -30,6 +30,7 @@ class Replay {
     return out;
   }
   std::vector<double>& parameters(Rank rank) { return ranks_[rank]->w; }
+  std::uint32_t ended(Rank rank) const { return ranks_[rank]->ended_rounds; }
   std::size_t departures(Rank rank) const { return ranks_[rank]->sent.size(); }
   const std::vector<double>& last_sent(Rank rank) const {
     return ranks_[rank]->sent.rbegin()->second;
@@ -41,6 +42,7 @@ class Replay {
         : all(replay), w(start.begin(), start.end()), sums(w.size(), 0.0), counts(w.size(), 0) {}
 
     void departed(std::uint32_t round) noexcept override { sent[round] = w; }
+    void ended(std::uint32_t round) noexcept override { ended_rounds = round + 1; }
     void added(Rank sender, std::uint32_t round, std::uint32_t frame) noexcept override {
       const auto& from = all.ranks_[sender]->sent.at(round);
       const std::size_t end = std::min(w.size(), (frame + 1) * all.frame_);
@@ -60,6 +62,7 @@ class Replay {
     std::vector<double> w, sums;
     std::vector<int> counts;
     std::map<std::uint32_t, std::vector<double>> sent;
+    std::uint32_t ended_rounds = 0;
   };
 
   std::size_t frame_;
@@ -73,6 +76,7 @@ struct StepLog {
     std::uint32_t step;
     bool begins;  ///< To compute that step; otherwise hands it over.
     TimePoint at;
+    std::vector<std::uint32_t> ended;  ///< Begins only: rounds that each rank had ended by then.
   };
   std::vector<Event> events;
 
@@ -82,6 +86,20 @@ struct StepLog {
       if (event.begins && event.rank == rank && event.step == step) return event.at;
     }
     return kNever;
+  }
+  /// Most rounds that one of `among`, as it began a step, had done steps beyond the ended rounds of
+  /// another of them or its own.
+  std::uint32_t most_beyond_ended(const std::vector<Rank>& among) const {
+    std::uint32_t most = 0;
+    for (const auto& event : events) {
+      if (!event.begins || std::find(among.begin(), among.end(), event.rank) == among.end())
+        continue;
+      for (const Rank rank : among) {
+        const std::uint32_t ended = event.ended[rank];
+        if (ended < event.step) most = std::max(most, event.step - ended);
+      }
+    }
+    return most;
   }
   /// Most steps that one of `among` had handed over, as it began one, beyond another of them.
   std::uint32_t most_ahead(const std::vector<Rank>& among) const {
@@ -118,10 +136,13 @@ FreeOutcome run_free(SimJobConfig config, const std::vector<std::vector<float>>&
   out.replay = std::make_unique<Replay>(start, config.network.max_frame_bytes);
   config.observers = out.replay->observers();
   config.on_step = [&out](Rank rank, std::uint32_t s, TimePoint now) {
-    out.log.events.push_back({rank, s, true, now});
+    out.log.events.push_back({rank, s, true, now, {}});
+    for (Rank r = 0; r < out.end.size(); ++r) {
+      out.log.events.back().ended.push_back(out.replay->ended(r));
+    }
   };
   config.work = [&out, step](Rank rank, std::uint32_t s, std::span<float> w) {
-    out.log.events.push_back({rank, s, false, TimePoint()});
+    out.log.events.push_back({rank, s, false, TimePoint(), {}});
     if (step == nullptr) return;
     auto& replayed = out.replay->parameters(rank);
     for (std::size_t i = 0; i < w.size(); ++i) {

@@ -50,33 +50,53 @@ void expect_fine(const testing_jobs::FreeOutcome& out, std::uint32_t steps) {
   }
 }
 
-// With a bound of 0 and numbers that are exact in float32 the job ends with the bits of lock-step
-// and one more round, although ranks compute unequally long, links differ and frames are lost.
+/// With a bound of 0 and numbers that are exact in float32 a job ends with the bits of lock-step
+/// and one more round.
+void expect_lock_step(const SimJobConfig& job, const std::string& select, std::size_t count) {
+  const auto start = initial(4, count);
+  const auto free = run_free(job, start, dyadic_step);
+  expect_fine(free, job.rounds);
+  EXPECT_EQ(free.log.most_ahead({0, 1, 2, 3}), 0U);
+  EXPECT_EQ(free.log.most_beyond_ended({0, 1, 2, 3}), 0U);
+  auto lock_step = job;
+  lock_step.policy = parse_policy(select).value();
+  lock_step.rounds = job.rounds + 1;
+  lock_step.work = [&job](Rank rank, std::uint32_t step, std::span<float> w) {
+    if (step == job.rounds) return;
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] += dyadic_step(rank, step, i);
+  };
+  auto parameters = start;
+  SimJob other(lock_step, parameters);
+  ASSERT_TRUE(other.run());
+  EXPECT_EQ(free.end, parameters) << select << " seed " << job.network.seed;
+}
+
+constexpr const char* kExactMeans[] = {"select=all", "select=selmcast:1 groups=sender"};
+
 TEST(FreeJob, SspZeroExchangesAndMergesWhatLockStepDoes) {
-  for (const char* select : {"select=all", "select=selmcast:1 groups=sender"}) {
-    auto job = free_config(std::string(select) + " pace=ssp:0", 4);
+  for (const std::string select : kExactMeans) {
+    auto job = free_config(select + " pace=ssp:0", 4);
     job.rounds = 5;
     for (std::size_t r = 0; r < 4; ++r) {
       job.compute[r] = milliseconds(1 + 7 * r);
       job.network.links[r].delay = microseconds(10 + 400 * r);
       job.network.links[r].loss = 0.03;
     }
-    const auto start = initial(4, 5'000);
-    const auto free = run_free(job, start, dyadic_step);
-    expect_fine(free, job.rounds);
-    EXPECT_EQ(free.log.most_ahead({0, 1, 2, 3}), 0U);
+    expect_lock_step(job, select, 5'000);
+  }
+}
 
-    auto lock_step = job;
-    lock_step.policy = parse_policy(select).value();
-    lock_step.rounds = job.rounds + 1;
-    lock_step.work = [&job](Rank rank, std::uint32_t step, std::span<float> w) {
-      if (step == job.rounds) return;
-      for (std::size_t i = 0; i < w.size(); ++i) w[i] += dyadic_step(rank, step, i);
-    };
-    auto parameters = start;
-    SimJob other(lock_step, parameters);
-    ASSERT_TRUE(other.run());
-    EXPECT_EQ(free.end, parameters) << select;
+// A rank that learns late how far the others are must not merge what they send meanwhile.
+TEST(FreeJob, SspZeroStaysInStepWhenNewsIsLate) {
+  for (const std::string select : kExactMeans) {
+    auto job = free_config(select + " pace=ssp:0", 4);
+    job.rounds = 5;
+    job.compute.assign(4, microseconds(300));
+    job.network.links[2].delay = milliseconds(4);
+    for (auto& link : job.network.links) link.loss = 0.2;
+    for (job.network.seed = 1; job.network.seed <= 40; ++job.network.seed) {
+      expect_lock_step(job, select, 100);
+    }
   }
 }
 
@@ -214,6 +234,7 @@ TEST(FreeJob, SspHoldsTheOthersExactlyAtTheBound) {
     const auto out = run_free(job, initial(4, 10'000), dyadic_step);
     expect_fine(out, job.rounds);
     EXPECT_EQ(out.log.most_ahead({0, 1, 2, 3}), s);
+    EXPECT_EQ(out.log.most_beyond_ended({0, 1, 2, 3}), s);
     for (Rank r = 1; r < 4; ++r) {
       for (std::uint32_t c = 0; c <= 8; ++c) {
         const Duration began = out.log.begin_of(r, c) - TimePoint();
@@ -263,6 +284,32 @@ TEST(FreeJob, ADeadRankStopsCounting) {
     for (const Rank r : {0U, 2U, 3U, 4U}) {
       EXPECT_EQ(out.result->errors[r], "") << policy;
       EXPECT_EQ(out.result->reports[r].back().epoch, 2U) << policy;
+      EXPECT_LT(worst_replayed(out, r), 1e-5);
+    }
+  }
+}
+
+// Ranks go over to the new epoch between multicasts of their own, so a long one of the old epoch
+// goes on among ranks that have gone over: nobody is given up but the dead.
+TEST(FreeJob, MulticastsOfTheOldEpochEndAmongThoseWhoHaveLeftIt) {
+  for (const char* policy : {"pace=async", "pace=ssp:2"}) {
+    auto job = free_config(policy, 5);
+    job.rounds = 30;
+    for (std::size_t r = 0; r < 5; ++r) job.compute[r] = milliseconds(4 + 3 * r);
+    const auto out = run_free(job, initial(5, 200'000), dyadic_step, [](SimJob& sim) {
+      sim.at(TimePoint(milliseconds(95)), [](SimJob& j) { j.kill(1, milliseconds(2)); });
+    });
+    ASSERT_TRUE(out.result) << out.result.error().message;
+    EXPECT_FALSE(out.result->timed_out) << policy;
+    EXPECT_EQ(out.result->failed_ranks, std::vector<Rank>{1}) << policy;
+    for (const Rank r : {0U, 2U, 3U, 4U}) {
+      EXPECT_EQ(out.result->errors[r], "") << policy;
+      for (const auto& report : out.result->reports[r]) {
+        for (const Rank lost : report.given_up) EXPECT_EQ(lost, 1U) << policy;
+        // Everyone whom the epoch's plan names got all of it, or is dead.
+        const std::size_t others = report.epoch == 1 ? 4 : 3;
+        EXPECT_EQ(report.receivers.size() + report.given_up.size(), others) << policy;
+      }
       EXPECT_LT(worst_replayed(out, r), 1e-5);
     }
   }

@@ -50,7 +50,10 @@ inline std::string broken_free_rule(const DrawnFree& drawn, const FreeOutcome& o
     bool killed = false;
     for (const auto& kill : job.kills) killed = killed || kill.rank == r;
     if (!killed && error.empty()) survivors.push_back(r);
-    if (calm && !error.empty()) why << "rank " << r << " failed without a fault: " << error << "; ";
+    // The death of others is no reason to fail.
+    if (job.cuts.empty() && !killed && !error.empty()) {
+      why << "rank " << r << " failed without a fault: " << error << "; ";
+    }
     if (!error.empty() && error.find("rank ") == std::string::npos) why << "unnamed: " << error;
     std::uint32_t round = 0;
     for (const auto& report : result.reports[r]) {
@@ -70,8 +73,11 @@ inline std::string broken_free_rule(const DrawnFree& drawn, const FreeOutcome& o
     }
   }
   if (calm && !result.failed_ranks.empty()) why << "ranks failed without a fault; ";
-  if (job.config.policy.pace == PaceKind::ssp && out.log.most_ahead(survivors) > drawn.slack) {
-    why << "a rank was " << out.log.most_ahead(survivors) << " ahead; ";
+  if (job.config.policy.pace == PaceKind::ssp) {
+    const auto ahead = out.log.most_ahead(survivors);
+    const auto beyond = out.log.most_beyond_ended(survivors);
+    if (ahead > drawn.slack) why << "a rank was " << ahead << " steps ahead; ";
+    if (beyond > drawn.slack) why << "a rank was " << beyond << " beyond what had ended; ";
   }
   return why.str();
 }
