@@ -208,9 +208,10 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto policy = parse_policy(o.policy);
   const bool compensates = policy && policy->mix == MixKind::compensate;
   const bool stale = policy && policy->mix == MixKind::stale;
-  // The parameters, the accumulator, and what mix=compensate or stale keeps.
-  const std::uint64_t copies =
-      (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U) + (stale ? 1U : 0U);
+  const bool indexed = compensates && policy->slim && policy->slim->indexed;
+  // The parameters, the accumulator, and what mix=compensate or stale and codec=slim keep.
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (compensates ? 3U : 0U) +
+                               (stale ? 1U : 0U) + (indexed ? 3U : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.

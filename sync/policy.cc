@@ -68,9 +68,10 @@ constexpr Value kValues[] = {
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", ""},
-    {Axis::codec, "slim:alpha,beta[,q][,drop]",
+    {Axis::codec, "slim:alpha,beta[,q][,indexed][,drop]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others; "
-     "changes to the rest are kept until they travel, or dropped"},
+     "each rank has others of its own, which travel with their indices, if so said; changes to the "
+     "rest are kept until they travel, or dropped"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", ""},
     {Axis::order, "priority", ""},
@@ -290,7 +291,8 @@ std::string codec_text(const Policy& policy) {
   }
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
-         std::to_string(policy.slim->every) + (policy.slim->keep ? "" : ",drop");
+         std::to_string(policy.slim->every) + (policy.slim->indexed ? ",indexed" : "") +
+         (policy.slim->keep ? "" : ",drop");
 }
 
 Result<void> check_coherence(const Words& words, Policy& policy) {

@@ -28,6 +28,8 @@ struct SlimShares {
   /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
   /// lost, and the agreed values hold.
   bool keep = true;
+  /// Each rank explores coordinates of its own; values and indices travel.
+  bool indexed = false;
 
   bool operator==(const SlimShares&) const = default;
 };

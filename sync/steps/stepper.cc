@@ -5,7 +5,7 @@
 namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
-                 std::uint64_t seed)
+                 std::uint64_t seed, Rank rank)
     : pace_(policy.pace),
       limit_(policy.pace_steps),
       parameters_(parameters),
@@ -13,7 +13,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
       late_(policy.late_steps) {
   if (policy.mix == MixKind::stale) stale_.emplace(parameters);
   if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
+    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank);
   }
 }
 
@@ -33,12 +33,11 @@ Result<RoundReport> Stepper::wait() {
   auto report = rounds_.wait();
   if (!report) return report;
   under_way_ = false;
-  if (exchange_) exchange_->arrive();
   // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
-  // leaves the frames that came, and one rank more or less counts in this one weight.
-  if (stale_) {
-    stale_->arrive(static_cast<std::uint32_t>(report->receivers.size()) + 1, late_);
-  }
+  // leaves the frames that came, and one rank more or less counts in a weight.
+  const auto ranks = static_cast<std::uint32_t>(report->receivers.size()) + 1;
+  if (exchange_) exchange_->arrive(ranks);
+  if (stale_) stale_->arrive(ranks, late_);
   return report;
 }
 

@@ -34,13 +34,16 @@ class Rounds {
 class Stepper {
  public:
   /// `parameters` and `rounds` must outlive the stepper; `seed` is the same on all ranks.
-  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
+  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed,
+          Rank rank = 0);
 
   /// Memory that the rounds send from and mix into.
   std::span<float> stream() noexcept {
     if (stale_) return stale_->stream();
     return exchange_ ? exchange_->stream() : parameters_;
   }
+
+  KeyedTail keyed() noexcept { return exchange_ ? exchange_->keyed() : KeyedTail{}; }
 
   /// The application has changed the parameters by one step. The report of a round that was closed
   /// by this call, if one was; the parameters then hold the mixed result.
