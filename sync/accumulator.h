@@ -8,6 +8,7 @@
 
 #include "multicast/stream_shape.h"
 #include "sync/kernels.h"
+#include "sync/keyed_sums.h"
 #include "sync/pair_credit.h"
 #include "sync/policy.h"
 
@@ -34,9 +35,11 @@ namespace selmcast {
 class Accumulator {
  public:
   /// `shape` is the stream's as it travels. Allocates a sum of 4 bytes per element (8 when
-  /// deterministic) and the counts. `credit` is there with MixKind::age and only then.
+  /// deterministic) and the counts. `credit` is there with MixKind::age and only then; a keyed
+  /// part only with f32, and its sums must outlive the accumulator.
   Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
-              WireElement element = WireElement::f32, std::optional<PairCredit> credit = {});
+              WireElement element = WireElement::f32, std::optional<PairCredit> credit = {},
+              const KeyedTail& keyed = {});
 
   /// Forgets everything, for a round of `bytes` bytes, at most the stream's. O(frames).
   void begin(std::uint64_t bytes) noexcept;
@@ -67,6 +70,9 @@ class Accumulator {
                     const std::byte* own) noexcept;
   void add_fixed(std::int64_t* sum, Rank sender, std::span<const std::byte> payload,
                  const std::byte* own) noexcept;
+  /// Bytes of this frame that lie before the keyed part.
+  std::size_t plain_bytes(std::uint32_t frame) const noexcept;
+  void add_pairs(std::span<const std::byte> pairs) noexcept;
   void finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
   StreamShape shape_;  ///< Of the round.
@@ -75,6 +81,7 @@ class Accumulator {
   bool deterministic_;
   WireElement element_;
   std::optional<PairCredit> credit_;
+  KeyedTail keyed_;
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;

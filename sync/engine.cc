@@ -55,7 +55,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
     std::optional<PairCredit> credit;
     if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
     accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic,
-                                                 config_.element, std::move(credit));
+                                                 config_.element, std::move(credit), config_.keyed);
   } catch (const std::bad_alloc&) {
     const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1) +
                                 (encoded_.empty() ? 0 : shape_.bytes);

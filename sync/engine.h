@@ -44,6 +44,7 @@ struct EngineConfig {
   MixKind mix = MixKind::average;
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
+  KeyedTail keyed;  ///< Of codec=slim with indices; its sums must outlive the engine.
   bool deterministic = false;
   /// How parameters travel; the same on all ranks of the job. f32 is sent in place. The others cost
   /// a pass over the parameters as a round begins and memory of half their size, and save half of
@@ -93,6 +94,8 @@ class Engine {
   ~Engine();
 
   // Set-up, by the thread that will drive, before the first progress().
+  /// Before set_up().
+  void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
   /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
   /// share). The memory must outlive the engine.
   Result<void> set_up(std::span<const PeerAddress> peers, std::span<float> parameters);

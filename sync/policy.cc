@@ -72,9 +72,10 @@ constexpr Value kValues[] = {
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
-    {Axis::codec, "slim:alpha,beta[,q][,drop]",
+    {Axis::codec, "slim:alpha,beta[,q][,indexed][,drop]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others; "
-     "changes to the rest are kept until they travel, or dropped"},
+     "each rank has others of its own, which travel with their indices, if so said; changes to the "
+     "rest are kept until they travel, or dropped"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority", ""},
@@ -354,7 +355,8 @@ std::string codec_text(const Policy& policy) {
   if (policy.pace == PaceKind::stages) return "split";
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
-         std::to_string(policy.slim->every) + (policy.slim->keep ? "" : ",drop");
+         std::to_string(policy.slim->every) + (policy.slim->indexed ? ",indexed" : "") +
+         (policy.slim->keep ? "" : ",drop");
 }
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
@@ -367,10 +369,12 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
         "route=star with a partial selection");
   }
-  if (policy.route == RouteKind::servers && policy.mix == MixKind::age) {
+  const bool by_pairs = policy.mix == MixKind::age || policy.mix == MixKind::stale ||
+                        (policy.slim && policy.slim->indexed);
+  if (policy.route == RouteKind::servers && by_pairs) {
     return bad_input(
-        "policy: route=ps mixes at the servers only, where pairs of ranks have no credit; use "
-        "mix=average or route=star");
+        "policy: route=ps mixes at the servers only, and mix=age, mix=stale and codec=slim with "
+        "indices count whom each rank hears; use route=star");
   }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {

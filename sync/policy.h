@@ -28,6 +28,8 @@ struct SlimShares {
   /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
   /// lost, and the agreed values hold.
   bool keep = true;
+  /// Each rank explores coordinates of its own; values and indices travel.
+  bool indexed = false;
 
   bool operator==(const SlimShares&) const = default;
 };
@@ -73,7 +75,7 @@ struct Policy {
     if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
-        return 3;
+        return slim && slim->indexed ? 6 : 3;
       case MixKind::lgp:
         return 6;
       case MixKind::stale:

@@ -127,7 +127,8 @@ Result<void> SimJob::State::add_application(Node& node, Rank rank, SimJob::Appli
                                             const std::vector<PeerAddress>& peers) {
   node.rank =
       std::make_unique<SimRank>(rank, *node.engine, [this] { return network.clock().now(); });
-  node.stepper.emplace(config.policy, (*parameters)[rank], *node.rank, config.seed);
+  node.stepper.emplace(config.policy, (*parameters)[rank], *node.rank, config.seed, rank);
+  node.engine->set_keyed(node.stepper->keyed());
   auto ok = node.engine->set_up(peers, node.stepper->stream());
   if (!ok) return ok;
   node.rank->start([&stepper = *node.stepper, application = std::move(application)](SimRank& self) {

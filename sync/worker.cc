@@ -146,13 +146,14 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   engine_ = std::make_unique<Engine>(*transport_, config);
   rounds_.emplace(*engine_);
   try {
-    stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
+    stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank);
   } catch (const std::bad_alloc&) {
     return unavailable(
         "no memory for the policy's mix, which keeps " + std::to_string(policy_.model_copies()) +
         " copies of " + std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }
+  engine_->set_keyed(stepper_->keyed());
   if (auto ok = engine_->set_up(peers, stepper_->stream()); !ok) return ok;
   driver_ = std::thread([this] { drive(); });
   control_ = std::make_unique<ControlThread>(

@@ -7,7 +7,7 @@
 namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
-                 std::uint64_t seed)
+                 std::uint64_t seed, Rank rank)
     : pace_(policy.pace),
       free_(policy.free()),
       limit_(policy.pace_steps),
@@ -16,7 +16,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
       late_(policy.late_steps) {
   if (policy.mix == MixKind::stale) stale_.emplace(parameters);
   if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed);
+    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank);
   } else if (policy.pace == PaceKind::stages) {
     stages_.emplace(parameters, policy.stage_share);
   }
@@ -40,13 +40,12 @@ Result<RoundReport> Stepper::wait() {
   auto report = rounds_.wait();
   if (!report) return report;
   under_way_ = false;
-  if (exchange_) exchange_->arrive();
   if (stages_) stages_->arrive_all();
   // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
-  // leaves the frames that came, and one rank more or less counts in this one weight.
-  if (stale_) {
-    stale_->arrive(static_cast<std::uint32_t>(report->receivers.size()) + 1, late_);
-  }
+  // leaves the frames that came, and one rank more or less counts in a weight.
+  const auto ranks = static_cast<std::uint32_t>(report->receivers.size()) + 1;
+  if (exchange_) exchange_->arrive(ranks);
+  if (stale_) stale_->arrive(ranks, late_);
   return report;
 }
 

@@ -44,7 +44,8 @@ class Rounds {
 class Stepper {
  public:
   /// `parameters` and `rounds` must outlive the stepper; `seed` is the same on all ranks.
-  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
+  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed,
+          Rank rank = 0);
 
   /// Memory that the rounds send from and mix into.
   std::span<float> stream() noexcept {
@@ -52,6 +53,8 @@ class Stepper {
     if (stale_) return stale_->stream();
     return exchange_ ? exchange_->stream() : parameters_;
   }
+
+  KeyedTail keyed() noexcept { return exchange_ ? exchange_->keyed() : KeyedTail{}; }
 
   /// The application has changed the parameters by one step. The reports of the rounds that were
   /// closed by this call; the parameters then hold the mixed result.

@@ -87,6 +87,18 @@ class Mixes(unittest.TestCase):
                 result = systems_test.train(policy)
                 self.assertGreaterEqual(result["worker_accuracy"]["min"], 0.85)
 
+    def test_slim_with_indices_sends_what_its_formula_says(self):
+        full = systems_test.train("select=all")
+        slim = systems_test.train("slim codec=slim:0.3,0.15,indexed")
+        self.assertTrue(systems_test.equal_at_the_end(slim))
+        share = (slim["bytes_on_wire"] / slim["rounds"]) / (full["bytes_on_wire"] / full["rounds"])
+        # beta + 2 (alpha - beta), and the control frames of a round, which are many here.
+        self.assertGreaterEqual(share, 0.43)
+        self.assertLessEqual(share, 0.6)
+
+    def test_a_death_under_slim_with_indices(self):
+        systems_test.killed("losp codec=slim:0.3,0.15,indexed")
+
     def test_a_death_under_age(self):
         result = systems_test.killed("select=selmcast:2 mix=age", equal=False)
         self.assertGreaterEqual(result["worker_accuracy"]["min"], 0.7)

@@ -33,7 +33,7 @@ struct Ranks {
     }
   }
   void arrive() {
-    for (auto& exchange : exchanges) exchange.arrive();
+    for (auto& exchange : exchanges) exchange.arrive(static_cast<std::uint32_t>(exchanges.size()));
   }
 
   std::vector<Floats> models;

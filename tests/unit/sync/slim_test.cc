@@ -45,7 +45,7 @@ class Quadratic {
       for (auto& exchange : exchanges_) sum += static_cast<double>(exchange.stream()[i]);
       for (auto& exchange : exchanges_) exchange.stream()[i] = static_cast<float>(sum / kRanks);
     }
-    for (auto& exchange : exchanges_) exchange.arrive();
+    for (auto& exchange : exchanges_) exchange.arrive(kRanks);
     bytes_ += 4 * static_cast<double>(size);
   }
 
@@ -145,7 +145,7 @@ double lost(bool keep) {
       for (auto& exchange : exchanges) sum += exchange.stream()[i];
       for (auto& exchange : exchanges) exchange.stream()[i] = sum / n;
     }
-    for (auto& exchange : exchanges) exchange.arrive();
+    for (auto& exchange : exchanges) exchange.arrive(n);
     for (std::uint32_t c = 0; c < elements; ++c) {
       double sum = 0.0;
       for (std::uint32_t i = 0; i < n; ++i) {

@@ -107,7 +107,9 @@ class Compensated final : public Mixer {
       streams.push_back(exchange.stream());
     }
     rounds_.round(streams, heard);
-    for (auto& exchange : exchanges_) exchange.arrive();
+    for (auto& exchange : exchanges_) {
+      exchange.arrive(static_cast<std::uint32_t>(exchanges_.size()));
+    }
   }
 
  private:
