@@ -13,11 +13,12 @@ constexpr std::uint32_t kControlFrameMax = kFrameHeaderBytes + FramePort::kContr
 
 Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::uint32_t job,
                                                    Rank self, std::uint32_t world,
-                                                   std::uint32_t chunk_frames) {
+                                                   std::uint32_t chunk_frames,
+                                                   std::uint32_t streams) {
   SELMCAST_CHECK(chunk_frames > 0, "a chunk holds at least one frame");
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
   std::unique_ptr<FramePort> port(new FramePort(  // set-up: made once
-      transport, job, self, world, chunk_frames));
+      transport, job, self, world, chunk_frames, streams));
   auto region = transport.register_memory(port->arena_);
   if (!region) return std::move(region).error();
   port->arena_region_ = std::move(region).value();
@@ -25,8 +26,13 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::ui
 }
 
 FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-                     std::uint32_t chunk_frames)
-    : transport_(transport), job_(job), self_(self), world_(world), chunk_frames_(chunk_frames) {
+                     std::uint32_t chunk_frames, std::uint32_t streams)
+    : transport_(transport),
+      job_(job),
+      self_(self),
+      world_(world),
+      chunk_frames_(chunk_frames),
+      data_in_flight_(streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
   data_slots_ = std::min(kDataSlotsMax, depth / 2);
   control_slots_ = depth - data_slots_;
@@ -39,8 +45,9 @@ FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::ui
   free_control_ = FixedStack<std::uint32_t>(control_slots_);
   for (std::uint32_t s = 0; s < data_slots_; ++s) free_data_.push(s);
   for (std::uint32_t s = 0; s < control_slots_; ++s) free_control_.push(data_slots_ + s);
-  queue_.resize(depth);      // set-up:
-  endpoints_.resize(world);  // set-up:
+  stream_of_slot_.resize(data_slots_);  // set-up:
+  queue_.resize(depth);                 // set-up:
+  endpoints_.resize(world);             // set-up:
 }
 
 Result<void> FramePort::connect(Rank rank, const PeerAddress& address) {
@@ -115,7 +122,8 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
     bytes += kFrameHeaderBytes + header.length;
   }
   enqueue(to, slot, 2 * run.count, shape.frame_payload + kFrameHeaderBytes);
-  ++data_in_flight_;
+  ++data_in_flight_[run.stream];
+  stream_of_slot_[slot] = run.stream;
   if ((run.flags & frame_flag::kRepair) != 0) {
     counters_.repair_bytes += bytes;
     counters_.repaired_frames += run.count;
@@ -143,7 +151,7 @@ void FramePort::on_send_completion(const Completion& completion) noexcept {
   if (completion.status != Status::ok) ++counters_.send_failures;
   if (slot < data_slots_) {
     free_data_.push(slot);
-    --data_in_flight_;
+    --data_in_flight_[stream_of_slot_[slot]];
   } else {
     free_control_.push(slot);
   }

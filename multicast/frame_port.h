@@ -41,8 +41,10 @@ struct FrameRun {
 class FramePort {
  public:
   /// Registers the header arena. Errors of the transport pass through.
+  /// `streams` bounds FrameRun::stream.
   static Result<std::unique_ptr<FramePort>> make(Transport& transport, std::uint32_t job, Rank self,
-                                                 std::uint32_t world, std::uint32_t chunk_frames);
+                                                 std::uint32_t world, std::uint32_t chunk_frames,
+                                                 std::uint32_t streams = 1);
 
   Result<void> connect(Rank rank, const PeerAddress& address);
   /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver
@@ -64,8 +66,11 @@ class FramePort {
   /// Posts what was queued. Call once per turn.
   void flush() noexcept;
   void on_send_completion(const Completion& completion) noexcept;
-  /// Data requests queued or posted and not completed: their memory must stay unchanged.
-  std::uint32_t data_in_flight() const noexcept { return data_in_flight_; }
+  /// Data requests of a stream queued or posted and not completed: their memory must stay
+  /// unchanged.
+  std::uint32_t data_in_flight(std::uint16_t stream) const noexcept {
+    return data_in_flight_[stream];
+  }
   bool data_slot_free() const noexcept { return !free_data_.empty(); }
 
   const PortCounters& counters() const noexcept { return counters_; }
@@ -74,7 +79,7 @@ class FramePort {
 
  private:
   FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-            std::uint32_t chunk_frames);
+            std::uint32_t chunk_frames, std::uint32_t streams);
   void enqueue(Destination to, std::uint32_t slot, std::uint32_t slices,
                std::uint32_t frame_bytes) noexcept;
   LocalSlice* slices_of(std::uint32_t slot) noexcept;
@@ -82,7 +87,8 @@ class FramePort {
   Transport& transport_;
   std::uint32_t job_, self_, world_, chunk_frames_;
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
-  std::uint32_t data_in_flight_ = 0;
+  std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
+  std::vector<std::uint16_t> stream_of_slot_;
   bool broken_ = false;
   std::vector<std::byte> arena_;  ///< Headers of data slots, then control frames.
   Region arena_region_;

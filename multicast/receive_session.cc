@@ -144,6 +144,7 @@ void ReceiveSession::grant(Source& source, TimePoint now) noexcept {
   const std::uint32_t limit = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       frames, std::uint64_t{std::max(source.bitmap.horizon(), source.tail_end)} + window_frames_));
   const FrameHeader header{.kind = FrameKind::credit,
+                           .stream = settings_.stream,
                            .epoch = epoch_,
                            .round = source.round,
                            .offset = std::min(shape_.offset_of(limit), shape_.bytes)};
@@ -166,7 +167,7 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
     ++counters_.duplicates;
     return Verdict::duplicate;
   }
-  if (header.stream != 0 || header.offset >= shape.bytes ||
+  if (header.stream != settings_.stream || header.offset >= shape.bytes ||
       header.offset % shape.frame_payload != 0 ||
       header.length != shape.length_of(shape.frame_at(header.offset))) {
     ++counters_.malformed;
@@ -226,7 +227,8 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
   }
   std::array<std::byte, FramePort::kControlPayloadMax> payload;
   const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
-  const FrameHeader header{.kind = FrameKind::nack, .epoch = epoch_, .round = source.round};
+  const FrameHeader header{
+      .kind = FrameKind::nack, .stream = settings_.stream, .epoch = epoch_, .round = source.round};
   if (!port_.send_control(source.rank, header, {payload.data(), bytes})) {
     source.nack_at = now + microseconds(100);
     wake_at(source.nack_at);
@@ -260,6 +262,7 @@ void ReceiveSession::send_ack(Rank to, std::uint32_t epoch, std::uint32_t round,
   // A lost or unsent ACK costs one more TAIL, which asks for it again.
   port_.send_control(to,
                      FrameHeader{.kind = FrameKind::ack,
+                                 .stream = settings_.stream,
                                  .epoch = epoch,
                                  .round = round,
                                  .flags = gave_up ? frame_flag::kGaveUp : std::uint16_t{0}},
@@ -274,9 +277,12 @@ void ReceiveSession::answer_old_tail(const FrameHeader& header) noexcept {
     return;
   }
   // The sender is ahead of us and asks whether we live.
-  port_.send_control(
-      header.sender,
-      FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
+  port_.send_control(header.sender,
+                     FrameHeader{.kind = FrameKind::alive,
+                                 .stream = settings_.stream,
+                                 .epoch = header.epoch,
+                                 .round = header.round},
+                     {});
 }
 
 void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::byte> payload,

@@ -27,6 +27,7 @@ namespace selmcast {
 
 struct ReceiveSettings {
   StreamShape shape;
+  std::uint16_t stream = 0;
   Duration timeout{std::chrono::seconds(10)};
   std::uint64_t window_bytes = 1U << 20U;  ///< May be under way to this rank, all senders together.
   std::uint64_t sender_window_bytes = 1U << 20U;  ///< And from one sender.

@@ -31,7 +31,9 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
       shape_(settings.shape),
       peers_(port.world()),
       lanes_(settings.lanes_max) {
-  for (auto& lane : lanes_) {
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    auto& lane = lanes_[l];
+    lane.next_send = settings.pace != nullptr ? &(*settings.pace)[l] : &lane.own_next_send;
     lane.repairs.resize(settings.shape.frames(), port.world());  // set-up:
   }
 }
@@ -61,7 +63,7 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     lane.next_frame = lane.digest_end = lane.range.first;
     lane.live = 0;
     // What the round before posted last may still be on its way at the planned rate.
-    lane.next_send = std::max(lane.next_send, now);
+    *lane.next_send = std::max(*lane.next_send, now);
     lane.next_repair = now;
     lane.repairs.clear();
     for (const Rank rank : lanes[l].receivers) {
@@ -108,9 +110,12 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
                     (header.round == peer.credit_round && header.offset > peer.credit_bytes);
   if (ahead || !news) {
     // The receiver waits and asks: it must not take this rank for dead.
-    port_.send_control(
-        header.sender,
-        FrameHeader{.kind = FrameKind::alive, .epoch = header.epoch, .round = header.round}, {});
+    port_.send_control(header.sender,
+                       FrameHeader{.kind = FrameKind::alive,
+                                   .stream = settings_.stream,
+                                   .epoch = header.epoch,
+                                   .round = header.round},
+                       {});
   }
   if (!news) return;
   // Credit that comes before begin() is kept until its round.
@@ -191,18 +196,19 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
   if (lane.live == 0 || lane.next_frame >= lane.range.end) return 0;
   const std::uint32_t credit = credit_of(lane);
   std::uint32_t sent = 0;
-  while (lane.next_frame < credit && lane.next_send <= now) {
+  while (lane.next_frame < credit && *lane.next_send <= now) {
     const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
     const auto flags =
         static_cast<std::uint16_t>(flags_ | (lane.spec->patch ? frame_flag::kPatch : 0));
-    const FrameRun run{epoch_, round_, 0, flags, lane.next_frame, count, data_, region_};
+    const FrameRun run{epoch_, round_, settings_.stream, flags, lane.next_frame,
+                       count,  data_,  region_};
     if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
     extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
-    lane.next_send = std::max(lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
+    *lane.next_send = std::max(*lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
     lane.next_frame += count;
     sent += count;
   }
-  if (lane.next_frame < credit) wake_at(lane.next_send);
+  if (lane.next_frame < credit) wake_at(*lane.next_send);
   return sent;
 }
 
@@ -215,7 +221,8 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     if (!run->several && settled(peers_[run->receiver].state)) continue;
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
     const auto flags = static_cast<std::uint16_t>(flags_ | frame_flag::kRepair);
-    const FrameRun frames{epoch_, round_, 0, flags, run->first, run->count, data_, region_};
+    const FrameRun frames{epoch_,     round_, settings_.stream, flags, run->first,
+                          run->count, data_,  region_};
     // Cannot be refused: a slot is free, and nothing else lets it say no.
     static_cast<void>(port_.send_frames(to, shape_, frames));
     const int share = fresh_left ? kRepairShare : 1;
@@ -230,6 +237,7 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
 void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept {
   const bool final = lane.next_frame == lane.range.end;
   const FrameHeader header{.kind = FrameKind::tail,
+                           .stream = settings_.stream,
                            .epoch = epoch_,
                            .round = round_,
                            .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
@@ -277,8 +285,12 @@ void SendSession::check_deadlines(TimePoint now) noexcept {
           std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
       if (expires <= now) {
         const bool silent = peer.last_heard + settings_.timeout <= now;
-        port_.send_control(
-            rank, FrameHeader{.kind = FrameKind::evict, .epoch = epoch_, .round = round_}, {});
+        port_.send_control(rank,
+                           FrameHeader{.kind = FrameKind::evict,
+                                       .stream = settings_.stream,
+                                       .epoch = epoch_,
+                                       .round = round_},
+                           {});
         settle(rank, ReceiverState::evicted);
         if (silent) port_.disconnect(rank);
       } else {

@@ -31,6 +31,9 @@ struct SendSettings {
   std::uint32_t wire_overhead_bytes = 0;  ///< Per frame, beside the frame.
   Duration timeout{std::chrono::seconds(10)};
   std::uint32_t lanes_max = 1;
+  std::uint16_t stream = 0;
+  /// When each lane may send again, shared with other sessions of the same lanes; null: its own.
+  std::vector<TimePoint>* pace = nullptr;
 };
 
 /// What became of a receiver in the current round.
@@ -70,7 +73,9 @@ class SendSession {
   TimePoint next_timer() const noexcept { return next_timer_; }
 
   /// Every receiver is settled and no request reads the stream's memory.
-  bool done() const noexcept { return unsettled_ == 0 && port_.data_in_flight() == 0; }
+  bool done() const noexcept {
+    return unsettled_ == 0 && port_.data_in_flight(settings_.stream) == 0;
+  }
   ReceiverState state(Rank rank) const noexcept { return peers_[rank].state; }
 
  private:
@@ -94,7 +99,8 @@ class SendSession {
         0;                     ///< The first one with the same range: its digest is this one's.
     std::uint64_t digest = 0;  ///< Over frames [range.first, digest_end).
     std::uint32_t digest_end = 0;
-    TimePoint next_send{}, next_repair{};
+    TimePoint own_next_send{}, next_repair{};
+    TimePoint* next_send = nullptr;  ///< Its own or a shared one.
     RepairQueue repairs;
   };
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "sync/free/free_rounds.h"
+#include "sync/layers/layer_rounds.h"
 #include "sync/parker.h"
 
 namespace selmcast {
@@ -37,7 +38,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   shape_ = StreamShape{parameters.size() * bytes_of(config_.element),
                        (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8, std::max(chunk, 1U)};
   auto port =
-      FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames);
+      FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames,
+                      static_cast<std::uint32_t>(std::max<std::size_t>(config_.layers.size(), 1)));
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
   for (Rank rank = 0; rank < config_.world; ++rank) {
@@ -67,6 +69,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   if (!region) return std::move(region).error();
   stream_region_ = std::move(region).value();
   if (config_.free) set_up_free();
+  if (!config_.layers.empty()) set_up_layers();
   return {};
 }
 
@@ -174,6 +177,11 @@ void Engine::drop_everywhere(Rank rank) noexcept {
   if (free_ != nullptr) free_->lose(rank);
   for (EpochState* epoch : {current_.get(), pending_.get()}) {
     if (epoch == nullptr) continue;
+    for (auto& sessions : epoch->layers) {
+      sessions.sender->drop(rank);
+      sessions.receiver->drop(rank);
+    }
+    if (layers_ != nullptr) continue;
     epoch->sender->drop(rank);
     epoch->receiver->drop(rank);
   }
@@ -236,6 +244,10 @@ Result<void> Engine::prepare(EpochState& epoch) {
     epoch.lanes.push_back(std::move(lanes));
   }
   const auto& caps = transport_.capabilities();
+  if (layers_ != nullptr) {
+    layers_->prepare(epoch, receive_settings(program), static_cast<std::uint32_t>(lanes_max));
+    return {};
+  }
   epoch.sender = std::make_unique<SendSession>(
       *port_, SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
                            static_cast<std::uint32_t>(lanes_max)});
@@ -252,6 +264,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
     ever.insert(ever.end(), plan.senders.begin(), plan.senders.end());
   }
   ReceiveSettings out{shape_,
+                      0,
                       config_.timeout,
                       caps.receive_window_bytes,
                       caps.sender_window_bytes,

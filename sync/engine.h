@@ -30,6 +30,7 @@ struct Elements {
 
 class FreeObserver;
 class FreeRounds;
+class LayerRounds;
 
 /// Rounds that every rank begins in its own time, see sync/free/free_rounds.h.
 struct FreePace {
@@ -45,6 +46,10 @@ struct EngineConfig {
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
   KeyedTail keyed;  ///< Of codec=slim with indices; its sums must outlive the engine.
+  /// Elements of the layers that are handed over one by one, in the order of the parameters; empty:
+  /// they are handed over together.
+  std::vector<std::size_t> layers;
+  OrderKind order = OrderKind::fifo;  ///< Of layers.
   bool deterministic = false;
   /// How parameters travel; the same on all ranks of the job. f32 is sent in place. The others cost
   /// a pass over the parameters as a round begins and memory of half their size, and save half of
@@ -77,7 +82,12 @@ struct EpochState {
   std::vector<std::vector<LaneSpec>> lanes;  ///< Per slot of the cycle.
   std::unique_ptr<SendSession> sender;
   std::unique_ptr<ReceiveSession> receiver;
-  std::uint32_t first_round = 0;  ///< Known from when it is in force.
+  struct LayerSessions {
+    std::unique_ptr<SendSession> sender;
+    std::unique_ptr<ReceiveSession> receiver;
+  };
+  std::vector<LayerSessions> layers;  ///< Instead of the two above where layers are handed over.
+  std::uint32_t first_round = 0;      ///< Known from when it is in force.
 
   std::size_t slot_of(std::uint32_t round) const noexcept {
     return program.slot_of(round, first_round);
@@ -123,6 +133,15 @@ class Engine {
   /// Rounds of this rank that ended since the push() before; valid until the next one.
   std::span<const RoundReport> ended() const noexcept { return {ended_.data(), ended_count_}; }
 
+  // With layers, instead of push(); wait() then waits for the last of them.
+  /// Hands layer `layer` over: once in a round, in any order. The first one of a round begins it;
+  /// not before the last round has ended.
+  void push_layer(std::size_t layer) noexcept;
+  /// Whether the layer is mixed and the application's again.
+  bool layer_closed(std::size_t layer) const noexcept;
+  /// Waits until it is, or the engine failed.
+  Result<void> wait_layer(std::size_t layer);
+
   // [control]
   /// Offers the program of the next epoch. At most one offer is open at a time.
   void offer(std::unique_ptr<EpochState> epoch);
@@ -151,7 +170,7 @@ class Engine {
  private:
   struct Totals {
     PortCounters port;
-    ReceiveCounters receive;
+    std::uint64_t rx_payload_bytes = 0;
   };
 
   // Mailboxes.
@@ -176,6 +195,8 @@ class Engine {
   bool lacks_server() const noexcept;
   void begin_round(TimePoint now) noexcept;
   void close_round(TimePoint now) noexcept;
+  void end_round() noexcept;
+  Kbps wire_rate(const RoundPlan& plan) const noexcept;
   void replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept;
   void finish_mix() noexcept;
   void fill_report(TimePoint now) noexcept;
@@ -191,6 +212,9 @@ class Engine {
   std::size_t read_free_mail() noexcept;
   std::size_t progress_free(TimePoint now) noexcept;
   void close_boundary() noexcept;
+  // Layers (engine_layers.cc).
+  void set_up_layers();
+  std::size_t progress_layers(TimePoint now) noexcept;
 
   Transport& transport_;
   EngineConfig config_;
@@ -208,9 +232,12 @@ class Engine {
   std::vector<Completion> completions_;
   std::vector<ReceiveRequest> returns_;
 
+  std::size_t layers_pushed_ = 0;  ///< In this round. [app]
+
   // Driver only.
-  std::unique_ptr<FreeRounds> free_;  ///< Null in lock-step; otherwise it has the epochs.
-  bool at_boundary_ = false;          ///< It was told of the push() that is not closed yet.
+  std::unique_ptr<LayerRounds> layers_;  ///< Null where everything is handed over together.
+  std::unique_ptr<FreeRounds> free_;     ///< Null in lock-step; otherwise it has the epochs.
+  bool at_boundary_ = false;             ///< It was told of the push() that is not closed yet.
   std::unique_ptr<EpochState> current_, pending_;
   std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;

@@ -5,6 +5,7 @@
 
 #include "sync/engine.h"
 #include "sync/free/free_rounds.h"
+#include "sync/layers/layer_rounds.h"
 #include "sync/parker.h"
 
 namespace selmcast {
@@ -14,6 +15,7 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   std::size_t done = read_mail();
   done += poll_transport(now);
   if (free_ != nullptr) return done + progress_free(now);
+  if (layers_ != nullptr) return done + progress_layers(now);
   if (!running_ && may_begin()) {
     begin_round(now);
     ++done;
@@ -40,6 +42,7 @@ std::size_t Engine::progress(TimePoint now) noexcept {
 TimePoint Engine::next_timer() const noexcept {
   if (free_ != nullptr) return free_->next_timer();
   if (!running_) return kNever;
+  if (layers_ != nullptr) return layers_->next_timer();
   return std::min(current_->sender->next_timer(), current_->receiver->next_timer());
 }
 
@@ -82,6 +85,11 @@ void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept 
   if (free_ != nullptr) return free_->on_frame(frame, now);
   EpochState* epoch = epoch_of(header.epoch);
   if (epoch == nullptr) return;
+  if (layers_ != nullptr) {
+    LayerRounds::heard(*epoch, header, now);
+    if (header.kind == FrameKind::data) return on_data(frame, now);
+    return layers_->on_control(*epoch, frame, now);
+  }
   epoch->sender->heard(header.sender, now);
   epoch->receiver->heard(header.sender, now);
   switch (header.kind) {
@@ -117,6 +125,7 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
     ++(changing ? transition_frames_ : foreign_frames_);
     return;
   }
+  if (layers_ != nullptr) return layers_->on_data(*current_, frame, now);
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
   if (plan.replaces) return replace(header.offset, frame.payload);
   accumulator_->add(shape_.frame_at(header.offset), header.sender, frame.payload, sent_.data());
@@ -162,6 +171,11 @@ bool Engine::may_begin() const noexcept {
   return first && round_ < *first;
 }
 
+Kbps Engine::wire_rate(const RoundPlan& plan) const noexcept {
+  return static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
+                           static_cast<double>(plan.rate.den));
+}
+
 void Engine::begin_round(TimePoint now) noexcept {
   const Program& program = current_->program;
   const std::size_t slot = current_->slot_of(round_);
@@ -178,17 +192,21 @@ void Engine::begin_round(TimePoint now) noexcept {
   }
   const RoundPlan& plan = program.cycle[slot];
   accumulator_->begin(sent_.size(), program.epoch, program.members.size(), plan.senders);
-  const auto wire = static_cast<Kbps>(config_.headroom * static_cast<double>(plan.rate.num) /
-                                      static_cast<double>(plan.rate.den));
   current_->receiver->begin(now, program.epoch, round_, plan.senders, sent_.size(),
                             plan.sender_shards);
   current_->sender->begin(now, program.epoch, round_, sent_, stream_region_.id(),
-                          current_->lanes[slot], wire);
+                          current_->lanes[slot], wire_rate(plan));
 }
 
 Engine::Totals Engine::totals() const noexcept {
-  return {port_->counters(),
-          current_ != nullptr ? current_->receiver->counters() : ReceiveCounters{}};
+  Totals out;
+  out.port = port_->counters();
+  if (layers_ != nullptr) {
+    out.rx_payload_bytes = layers_->payload_bytes(*current_);
+  } else if (current_ != nullptr) {
+    out.rx_payload_bytes = current_->receiver->counters().payload_bytes;
+  }
+  return out;
 }
 
 void Engine::close_round(TimePoint now) noexcept {
@@ -198,6 +216,10 @@ void Engine::close_round(TimePoint now) noexcept {
   finish_mix();
   leave_groups();  // set-up: under a join budget only.
   fill_report(now);
+  end_round();
+}
+
+void Engine::end_round() noexcept {
   running_ = false;
   ++round_;
   closed_.store(closed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -234,7 +256,7 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.tx_repair_bytes += repair;
   report_.tx_patch_bytes += patch;
   report_.tx_bytes += first + repair + patch + (end.port.control_bytes - begin.port.control_bytes);
-  report_.rx_payload_bytes += end.receive.payload_bytes - begin.receive.payload_bytes;
+  report_.rx_payload_bytes += end.rx_payload_bytes - begin.rx_payload_bytes;
   report_.repaired_frames += end.port.repaired_frames - begin.port.repaired_frames;
   if (in_exchange + 1 == config_.rounds_per_exchange) {
     // Those that came while this rank held at a boundary belong to the round that followed.
@@ -252,21 +274,25 @@ void Engine::report_peers() noexcept {
     const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
     if (at == ranks.end() || *at != rank) ranks.insert(at, rank);  // set-up: reserved
   };
-  std::uint32_t unheard = 0;
+  std::uint32_t unheard = 0, heard = 0;
   for (Rank rank = 0; rank < config_.world; ++rank) {
-    const ReceiverState to = current_->sender->state(rank);
-    const SenderState from = current_->receiver->state(rank);
+    const ReceiverState to = layers_ != nullptr ? LayerRounds::state_of_receiver(*current_, rank)
+                                                : current_->sender->state(rank);
+    const SenderState from = layers_ != nullptr ? LayerRounds::state_of_sender(*current_, rank)
+                                                : current_->receiver->state(rank);
     if (to == ReceiverState::acked) list(report_.receivers, rank);
     const bool silent = to == ReceiverState::evicted || from == SenderState::silent;
     if (silent || to == ReceiverState::lost || to == ReceiverState::gave_up ||
         from == SenderState::lost || from == SenderState::evicted_us) {
       list(report_.given_up, rank);
     }
+    if (from == SenderState::complete) ++heard;
     if (from != SenderState::none && from != SenderState::complete) ++unheard;
     if (silent) suspect(rank, "made no progress within the timeout");
   }
-  report_.verified =
-      report_.verified && current_->receiver->matched() + unheard == plan.senders.size();
+  // With layers a sender counts as heard when every layer of it matched its digest.
+  const auto matched = layers_ != nullptr ? heard : current_->receiver->matched();
+  report_.verified = report_.verified && matched + unheard == plan.senders.size();
 }
 
 }  // namespace selmcast

@@ -78,7 +78,8 @@ constexpr Value kValues[] = {
      "rest are kept until they travel, or dropped"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
-    {Axis::order, "priority", ""},
+    {Axis::order, "priority",
+     "layers are handed over one by one, and those that are needed first go first (P3)"},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
     {Axis::groups, "sender[:b]",
      "groups of one sender each (default of select=random); with b a rank joins and leaves at most "
@@ -93,6 +94,7 @@ constexpr Name kNames[] = {
     {"selmcast", "select=selmcast:2 pace=bsp mix=average groups=rows"},
     {"osp", "select=all pace=overlap mix=compensate:0"},
     {"losp", "select=all pace=overlap mix=compensate:1.5"},
+    {"p3", "select=all pace=bsp mix=sgd order=priority"},
     {"osp2", "select=all pace=stages mix=lgp codec=split order=class"},
     {"slim", "select=all pace=bsp mix=compensate:1 codec=slim:0.3,0.15"},
     {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
@@ -301,6 +303,17 @@ Result<void> check_free(const Words& words, Policy& policy) {
   return {};
 }
 
+Result<void> check_order(const Policy& policy) {
+  if (policy.order != OrderKind::priority) return {};
+  if (policy.pace == PaceKind::bsp && policy.mix == MixKind::sgd &&
+      policy.route != RouteKind::servers) {
+    return {};
+  }
+  return bad_input(
+      "policy: order=priority exchanges the gradients of single layers as they come; use mix=sgd "
+      "pace=bsp and route=star or unicast with it (the name p3), or order=fifo");
+}
+
 Result<void> check_budget(const Policy& policy) {
   if (policy.join_budget == 0) return {};
   if (policy.select != SelectKind::selmcast) {
@@ -364,6 +377,7 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_free(words, policy); !ok) return ok;
   if (auto ok = check_steps(policy); !ok) return ok;
   if (auto ok = check_budget(policy); !ok) return ok;
+  if (auto ok = check_order(policy); !ok) return ok;
   if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
     return bad_input(
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
@@ -431,6 +445,8 @@ Result<Policy> parse_policy(std::string_view text) {
       if (auto set = set_mix(*word, policy); !set) return set.error();
     } else if (axis == Axis::codec) {
       if (auto set = set_codec(*word, policy); !set) return set.error();
+    } else if (axis == Axis::order) {
+      policy.order = *word == "priority" ? OrderKind::priority : OrderKind::fifo;
     } else if (axis == Axis::groups) {
       if (auto set = set_groups(*word, policy); !set) return set.error();
     }
@@ -466,7 +482,9 @@ std::string to_string(const Policy& policy) {
   out += " route=" + route_text(policy);
   out += " pace=" + pace_text(policy) + " mix=" + mix_text(policy) +
          " codec=" + codec_text(policy) +
-         (policy.pace == PaceKind::stages ? " order=class" : " order=fifo");
+         (policy.pace == PaceKind::stages       ? " order=class"
+          : policy.order == OrderKind::priority ? " order=priority"
+                                                : " order=fifo");
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
   if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;

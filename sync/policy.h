@@ -17,6 +17,7 @@ enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
 enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale };
+enum class OrderKind : std::uint8_t { fifo, priority };
 enum class GroupKind : std::uint8_t { rows, sender };
 
 /// Shares of the parameters that travel under Slim-DP: `alpha` in a round, of which `beta` is the
@@ -54,6 +55,7 @@ struct Policy {
   std::uint32_t late_steps = 0;            ///< mix=stale: from a departure to its merge.
   std::optional<SlimShares> slim;          ///< Of codec=slim.
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
+  OrderKind order = OrderKind::fifo;       ///< order=class goes with pace=stages.
   GroupKind groups = GroupKind::rows;
   /// groups=sender:b: the most groups that a rank joins from one round to the next; 0 = none then,
   /// because all groups of a cycle are joined once per epoch.

@@ -97,6 +97,8 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
     engine.self = rank;
     engine.world = world;
     engine.mix = config.policy.round_mix();
+    engine.layers = config.layers;
+    engine.order = config.policy.order;
     engine.rounds_per_exchange = config.policy.rounds_per_exchange();
     engine.gamma = config.policy.gamma;
     engine.deterministic = config.deterministic;
@@ -125,8 +127,8 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
 
 Result<void> SimJob::State::add_application(Node& node, Rank rank, SimJob::Application application,
                                             const std::vector<PeerAddress>& peers) {
-  node.rank =
-      std::make_unique<SimRank>(rank, *node.engine, [this] { return network.clock().now(); });
+  node.rank = std::make_unique<SimRank>(rank, *node.engine, config.layers.size(),
+                                        [this] { return network.clock().now(); });
   node.stepper.emplace(config.policy, (*parameters)[rank], *node.rank, config.seed, rank);
   node.engine->set_keyed(node.stepper->keyed());
   auto ok = node.engine->set_up(peers, node.stepper->stream());

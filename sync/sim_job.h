@@ -17,6 +17,7 @@ struct SimJobConfig {
   SimConfig network;  ///< One link per rank.
   Policy policy;
   std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
+  std::vector<std::size_t> layers;     ///< See EngineConfig; for jobs with applications.
   std::uint32_t rounds = 1;            ///< Of every rank; under pace=ssp and async, steps.
   /// How long a rank computes before each of them, by rank; empty: not at all.
   std::vector<Duration> compute;

@@ -2,8 +2,8 @@
 
 namespace selmcast {
 
-SimRank::SimRank(Rank rank, Engine& engine, Now now)
-    : rank_(rank), engine_(engine), now_(std::move(now)) {}
+SimRank::SimRank(Rank rank, Engine& engine, std::size_t layers, Now now)
+    : rank_(rank), engine_(engine), layers_(layers), now_(std::move(now)) {}
 
 SimRank::~SimRank() {
   end();
@@ -27,7 +27,9 @@ void SimRank::block() {
 
 bool SimRank::resume() {
   if (returned_ || !thread_.joinable()) return false;
-  const bool ready = waits_for_round_ ? settled() : wakes_at_ <= now();
+  const bool ready = waits_for_layer_ ? engine_.failed() || engine_.layer_closed(*waits_for_layer_)
+                     : waits_for_round_ ? settled()
+                                        : wakes_at_ <= now();
   if (!ready && !ended_) return false;
   waits_for_round_ = false;
   go_.release();
@@ -70,6 +72,24 @@ Result<RoundReport> SimRank::wait() {
   if (engine_.failed()) return engine_.error();
   if (ended_) return failed("rank " + std::to_string(rank_) + " was ended");
   return engine_.report();
+}
+
+void SimRank::push_layer(std::size_t layer) {
+  engine_.push_layer(layer);
+  if (layers_pushed_++ == 0) ++pushed_;
+  layers_pushed_ %= layers_;
+}
+
+Result<void> SimRank::wait_layer(std::size_t layer) {
+  while (!engine_.layer_closed(layer) && !engine_.failed() && !ended_) {
+    waits_for_round_ = true;
+    waits_for_layer_ = layer;
+    block();
+    waits_for_layer_.reset();
+  }
+  if (engine_.failed()) return engine_.error();
+  if (ended_) return failed("rank " + std::to_string(rank_) + " was ended");
+  return {};
 }
 
 Result<void> SimRank::pass(bool last, std::vector<RoundReport>& ended) {

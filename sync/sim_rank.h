@@ -22,7 +22,8 @@ class SimRank final : public Rounds {
   /// Tells the virtual time.
   using Now = std::function<TimePoint()>;
 
-  SimRank(Rank rank, Engine& engine, Now now);
+  /// `layers`: how many are handed over one by one; 0 = none.
+  SimRank(Rank rank, Engine& engine, std::size_t layers, Now now);
   ~SimRank() override;
 
   Rank rank() const noexcept { return rank_; }
@@ -38,6 +39,9 @@ class SimRank final : public Rounds {
   bool settled() const noexcept override;
   Result<RoundReport> wait() override;
   Result<void> pass(bool last, std::vector<RoundReport>& ended) override;
+  // Where layers are handed over one by one; wait() then waits for all of them.
+  void push_layer(std::size_t layer);
+  Result<void> wait_layer(std::size_t layer);
 
   // [simulation]
   void start(Application application);
@@ -55,10 +59,12 @@ class SimRank final : public Rounds {
 
   Rank rank_;
   Engine& engine_;
+  std::size_t layers_, layers_pushed_ = 0;
   Now now_;
   std::uint32_t pushed_ = 0;
   TimePoint wakes_at_{};
   bool waits_for_round_ = false, ended_ = false, returned_ = false;
+  std::optional<std::size_t> waits_for_layer_;
   Result<void> result_;
   /// Each handed over by release() of the one side and acquire() of the other, which orders
   /// everything else in here.
