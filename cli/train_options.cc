@@ -222,7 +222,9 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
   TrainerOptions out;
   const auto policy = parse_policy(options.job.policy);
   if (!policy) return policy.error();
-  if (policy->mix == MixKind::sgd) out.exchange = Exchange::gradients;
+  if (policy->mix == MixKind::sgd) {
+    out.exchange = policy->order == OrderKind::priority ? Exchange::layers : Exchange::gradients;
+  }
   if (policy->pace == PaceKind::overlap) out.departure = Departure::after_closing;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));

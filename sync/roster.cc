@@ -114,6 +114,23 @@ Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration time
   return {};
 }
 
+Result<void> agree_on_layers(Rendezvous& store, std::span<const std::size_t> sizes,
+                             Duration timeout) {
+  const auto key = [](Rank rank) { return "layers/" + std::to_string(rank); };
+  const std::uint64_t own = content_hash(sizes.size(), std::as_bytes(sizes));
+  if (auto ok = store.put(key(store.rank()), WireWriter().put(own).take()); !ok) return ok;
+  for (Rank rank = 0; rank < store.world(); ++rank) {
+    auto theirs =
+        wait_for_key(store, key(rank), timeout, rank_name(rank) + " to register its layers", rank);
+    if (!theirs) return std::move(theirs).error();
+    if (number_in(*theirs) == own) continue;
+    return bad_input(rank_name(rank) + " registers other layers than " + rank_name(store.rank()) +
+                     ", which has " + std::to_string(sizes.size()) +
+                     "; all ranks must use the same model");
+  }
+  return {};
+}
+
 std::uint64_t host_identity() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   const std::string boot{std::istreambuf_iterator<char>(in), {}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout);
 
 /// Checks that every rank registers the same number of bytes.
 Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration timeout);
+/// The same for the sizes of layers that are handed over one by one.
+Result<void> agree_on_layers(Rendezvous& store, std::span<const std::size_t> sizes,
+                             Duration timeout);
 
 /// Identifies this host and network namespace.
 std::uint64_t host_identity();

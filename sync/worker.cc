@@ -54,7 +54,10 @@ class JoinedWorker final : public Worker {
   ~JoinedWorker() override { shut_down(false); }
 
   Result<void> open();
-  Result<void> add_parameters(std::span<float> parameters) override;
+  Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
+  Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
+  void push_layer(std::size_t layer) override { engine_->push_layer(layer); }
+  Result<void> wait_layer(std::size_t layer) override { return engine_->wait_layer(layer); }
   void push() override { stepper_->push(); }
   Result<RoundReport> wait() override { return stepper_->wait(); }
   Result<std::vector<RoundReport>> step() override { return stepper_->step(); }
@@ -71,6 +74,7 @@ class JoinedWorker final : public Worker {
   Result<void> leave() override;
 
  private:
+  Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
   void shut_down(bool goodbye);
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
@@ -117,7 +121,34 @@ Result<void> JoinedWorker::open() {
   return {};
 }
 
-Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
+Result<void> JoinedWorker::add_layers(std::span<float> gradients,
+                                      std::span<const std::size_t> sizes) {
+  constexpr std::size_t kLayersMax = 4096;
+  if (policy_.mix != MixKind::sgd || policy_.pace != PaceKind::bsp ||
+      policy_.route == RouteKind::servers) {
+    return bad_input(
+        "policy: layers are handed over one by one under mix=sgd pace=bsp with "
+        "route=star or unicast only (the name p3), found " +
+        to_string(policy_));
+  }
+  std::size_t all = 0;
+  for (const std::size_t size : sizes) {
+    if (size == 0 || size > gradients.size() - all) {
+      return bad_input("layers: " + std::to_string(sizes.size()) + " layers do not divide " +
+                       std::to_string(gradients.size()) + " elements; each holds at least one");
+    }
+    all += size;
+  }
+  if (all != gradients.size() || sizes.size() > kLayersMax) {
+    return bad_input("layers: " + std::to_string(sizes.size()) + " layers of " +
+                     std::to_string(all) + " elements for " + std::to_string(gradients.size()) +
+                     "; they must cover all, and be at most " + std::to_string(kLayersMax));
+  }
+  if (auto ok = agree_on_layers(*store_, sizes, config_.timeout); !ok) return ok;
+  return add(gradients, sizes);
+}
+
+Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
   SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
   if (parameters.empty()) return bad_input("the parameter set is empty");
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
@@ -134,6 +165,8 @@ Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
   config.mix = policy_.round_mix();
   config.rounds_per_exchange = policy_.rounds_per_exchange();
   config.gamma = policy_.gamma;
+  config.layers.assign(layers.begin(), layers.end());
+  config.order = policy_.order;
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
   if (policy_.free()) {

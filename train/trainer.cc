@@ -34,16 +34,16 @@ class RankTraining {
   }
 
   Result<void> run() {
-    const bool shares_gradients = options_.exchange == Exchange::gradients;
-    if (auto added = worker_.add_parameters(shares_gradients ? gradient_ : parameters_); !added) {
-      return added;
-    }
+    if (auto added = register_memory(); !added) return added;
     begin_ = Timer::now();
     if (auto taken = take_snapshot(); !taken) return taken;
     while (steps_ < own_steps_) {
       if (steps_ % task_.rounds_per_epoch() == 0) learner_.start_epoch();
-      if (auto done = run_step(); !done) return done;
-      if (steps_ == own_steps_) {
+      if (auto done = layered() ? run_layered_step() : run_step(); !done) return done;
+      if (layered() && (steps_ == own_steps_ || task_.is_point(nominal(steps_)))) {
+        if (auto done = end_layered_step(); !done) return done;
+      }
+      if (steps_ == own_steps_ && !layered()) {
         if (auto done = merge_the_rest(); !done) return done;
       }
       const std::uint32_t done = nominal(steps_);
@@ -55,6 +55,71 @@ class RankTraining {
   }
 
  private:
+  bool layered() const { return options_.exchange == Exchange::layers; }
+
+  Result<void> register_memory() {
+    switch (options_.exchange) {
+      case Exchange::parameters:
+        return worker_.add_parameters(parameters_);
+      case Exchange::gradients:
+        return worker_.add_parameters(gradient_);
+      case Exchange::layers:
+        break;
+    }
+    const ModelShape& shape = task_.shape();
+    for (std::size_t l = 0; l + 1 < shape.widths.size(); ++l) {
+      layers_.push_back(shape.layer_parameters(l));
+    }
+    return worker_.add_layers(gradient_, layers_);
+  }
+
+  /// Takes over what the last step left under way, one layer after the other.
+  template <class Then>
+  Result<void> take_layers(Then then) {
+    std::size_t at = 0;
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      if (under_way_) {
+        if (auto ok = worker_.wait_layer(l); !ok) return at_round(ok.error());
+        descend(std::span(parameters_).subspan(at, layers_[l]),
+                std::span<const float>(gradient_).subspan(at, layers_[l]), rate_);
+      }
+      at += layers_[l];
+      then();
+    }
+    if (!std::exchange(under_way_, false)) return {};
+    const auto round = worker_.wait();
+    if (!round) return at_round(round.error());
+    account(*round);
+    return {};
+  }
+
+  /// A third of a step's computing is its forward pass, two are its backward pass, in equal parts
+  /// per layer. What the computing really takes is between the two.
+  Result<void> run_layered_step() {
+    const auto begin = Timer::now();
+    const auto part =
+        std::chrono::duration_cast<Timer::duration>(least_time() * options_.slowdown) /
+        static_cast<int>(3 * layers_.size());
+    const auto sleep = [&](int parts) {
+      if (part.count() > 0) std::this_thread::sleep_for(parts * part);
+    };
+    if (auto taken = take_layers([&] { sleep(1); }); !taken) return taken;
+    rate_ = task_.learning_rate(nominal(steps_));
+    learner_.gradient(parameters_, gradient_);
+    for (std::size_t l = layers_.size(); l-- > 0;) {
+      sleep(2);
+      worker_.push_layer(l);
+    }
+    under_way_ = true;
+    ++steps_;
+    report_.compute_seconds += std::chrono::duration<double>(part * 3 * layers_.size()).count();
+    if (options_.trace) trace_step(begin, Timer::now(), {});
+    return {};
+  }
+  Result<void> end_layered_step() {
+    return take_layers([] {});
+  }
+
   /// How far the task's schedule is after so many own steps.
   std::uint32_t nominal(std::uint32_t steps) const {
     return static_cast<std::uint32_t>(std::uint64_t{steps} * task_.steps() / own_steps_);
@@ -162,6 +227,9 @@ class RankTraining {
   std::uint32_t own_steps_;
   std::vector<float> parameters_;
   std::vector<float> gradient_;
+  std::vector<std::size_t> layers_;  ///< Elements of each, with Exchange::layers.
+  bool under_way_ = false;           ///< Layers were handed over and not taken back.
+  float rate_ = 0.0F;                ///< Of their step.
   Timer::time_point begin_{};
   std::uint32_t steps_ = 0;
   std::vector<Snapshot> snapshots_;

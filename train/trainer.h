@@ -13,6 +13,8 @@ namespace selmcast {
 
 /// What the ranks exchange every round.
 enum class Exchange : std::uint8_t {
+  layers,      ///< As gradients, layer by layer: handed over from the last to the first as a
+               ///< backward pass makes them, waited for from the first to the last (mix=sgd).
   parameters,  ///< A local step, then the models are mixed (mix=average).
   gradients,   ///< Gradients are mixed, then all take the same step (select=all mix=sgd).
 };

@@ -85,6 +85,18 @@ class Worker {
   /// keeps three copies, mix=lgp (six) and mix=stale (one).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
+  /// Instead, for gradients that come layer by layer (mix=sgd pace=bsp, order=fifo or priority):
+  /// `sizes` are the elements of the layers, which lie one after the other; the same on every rank.
+  virtual Result<void> add_layers(std::span<float> gradients,
+                                  std::span<const std::size_t> sizes) = 0;
+  /// With layers instead of push(): hands one over, each once in a round, as the backward pass
+  /// makes them. The first one begins the round; not before wait() returned for the last round.
+  /// Never blocks. Layers go out as handed over, or (order=priority) the lowest one first.
+  virtual void push_layer(std::size_t layer) = 0;
+  /// Waits for the layer, which then holds the mean: before the forward pass needs it. wait() waits
+  /// for all of them.
+  virtual Result<void> wait_layer(std::size_t layer) = 0;
+
   /// Starts a round with the parameters as they are now. Never blocks.
   virtual void push() = 0;
   /// Waits for the round to close; the parameters then hold the mixed result. Error: this rank must
@@ -101,9 +113,9 @@ class Worker {
   /// ends a round that runs while the application goes on, and waits only when K steps would be
   /// exceeded; stages: a round of what matters most, and it starts one of the rest, which the next
   /// step() ends; ssp:s and async: it hands the step over, merges what has arrived, and waits for
-  /// slower ranks only as s demands. Returns the reports of the rounds that closed in this call; the
-  /// parameters then hold the mixed result (ssp, async: in any case; a round may have been begun by
-  /// an earlier call).
+  /// slower ranks only as s demands. Returns the reports of the rounds that closed in this call;
+  /// the parameters then hold the mixed result (ssp, async: in any case; a round may have been
+  /// begun by an earlier call).
   virtual Result<std::vector<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
   /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all). Under

@@ -68,6 +68,11 @@ class LocalWorker final : public Worker {
     return std::vector{std::move(report).value()};
   }
   Result<std::vector<RoundReport>> finish() override { return std::vector<RoundReport>(); }
+  Result<void> add_layers(std::span<float>, std::span<const std::size_t>) override {
+    return failed("no layers here");
+  }
+  void push_layer(std::size_t) override {}
+  Result<void> wait_layer(std::size_t) override { return failed("no layers here"); }
   Rank rank() const noexcept override { return rank_; }
   std::uint32_t world() const noexcept override {
     return static_cast<std::uint32_t>(job_.parameters_.size());
