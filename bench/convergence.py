@@ -66,8 +66,8 @@ def print_table(setup, results):
         megabytes = statistics.median(one["bytes_on_wire"] for one in seeds) / 1e6
         rounds = statistics.median(one["rounds"] for one in seeds)
         print(f"{policy:28} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
-              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} of "
-              f"{seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
+              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} "
+              f"of {seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
 
 
 def verdict(differences, least):

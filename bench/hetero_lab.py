@@ -3,7 +3,7 @@
 
     hetero_lab.py [--program build/release/selmcast] [--seeds 5] [--minutes 10]
                   [--links-mbps 100,200,...,800] [--compute-ms 4] [--slow-rank 3] [--slow 4]
-                  [--split skew|iid] [--data generated:6000] [--hidden 512] [--epochs 3]
+                  [--split skew|iid] [--data generated:6000] [--hidden 256] [--epochs 3]
                   [--add POLICY]... [--csv FILE] [--plot FILE.svg] [POLICY...]
 
 The links exist in name only: all ranks are processes of this machine, and each sends at the rate
@@ -45,9 +45,9 @@ def arguments():
     parser.add_argument("--split", choices=["skew", "iid"], default="skew")
     parser.add_argument("--data", default="generated:6000")
     parser.add_argument("--model", default="mlp")
-    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--curve-steps", type=int, default=4)
+    parser.add_argument("--curve-steps", type=int, default=6)
     parser.add_argument("--csv")
     parser.add_argument("--plot")
     return parser.parse_args()
