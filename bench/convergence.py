@@ -20,6 +20,7 @@ otherwise.
 """
 
 import argparse
+import os
 import statistics
 import sys
 
@@ -145,6 +146,7 @@ def main():
     data_sets = (options.data or default).split(",")
     policies = CLAIMED if options.claims else options.policies or SYSTEMS
     csv = [runs.CSV_HEADER]
+    load = os.getloadavg()[0]
     print(runs.machine_facts())
     print(f"{options.workers} ranks on this machine, loopback paced at {options.links / 1000:g} "
           f"Mbit/s a rank, {options.compute_ms:g} ms of computing per step, rank 0 "
@@ -159,6 +161,7 @@ def main():
                 print_claims(setup, results)
             for field, high in (("accuracy", 1.0), ("loss", None)):
                 chart.add(f"{field}: {data}, {split} split", results, field, 0.0, high)
+    print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

@@ -21,6 +21,7 @@ named at the end replace the list, --add extends it. No new seed is begun when i
 
 import argparse
 import math
+import os
 import statistics
 import time
 
@@ -108,6 +109,7 @@ def main():
     setup = runs.Setup(options.program, options.data, options.split, options.epochs, links,
                        options.compute_ms, slowdown, options.model, options.hidden,
                        options.curve_steps)
+    load = os.getloadavg()[0]
     print(runs.machine_facts())
     print(f"{setup.workers} ranks on this machine; links in name only, each sender paced at the "
           f"planned rate for {options.links_mbps} Mbit/s; {options.compute_ms:g} ms of computing "
@@ -119,6 +121,7 @@ def main():
     print(f"{one['params_bytes']} bytes of parameters, {one['steps']} steps per worker, "
           f"{len(results[policies[0]])} seeds")
     print_table(results)
+    print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

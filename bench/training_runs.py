@@ -100,9 +100,15 @@ def machine_facts():
                 name = line.split(":", 1)[1].strip()
                 break
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 ** 30
-    load = os.getloadavg()[0]
-    return (f"{name}, {os.cpu_count()} processors, {pages:.0f} GiB, Linux {platform.release()}, "
-            f"load {load:.1f} before the first run")
+    return f"{name}, {os.cpu_count()} processors, {pages:.0f} GiB, Linux {platform.release()}"
+
+
+def load_note(load_before):
+    """What else ran here; ranks sleep most of their time, so a quiet machine's load is small."""
+    note = f"load {load_before:.1f} before the first run, {os.getloadavg()[0]:.1f} after the last"
+    if load_before > os.cpu_count() / 2:
+        note += "; the machine was busy with other work: do not trust these times, run again"
+    return note
 
 
 CSV_HEADER = ("data,split,policy,seed,steps_mean,seconds,accuracy,loss,worker_mean,worst_worker")
