@@ -29,8 +29,8 @@ import training_runs as runs
 SYSTEMS = ["bsp", "osp", "losp mix=compensate:1", "losp", "slim", "select=all pace=periodic:4",
            "select=selmcast:2", "select=selmcast:3"]
 CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "osp", "losp"]
-# As many steps of a worker as make the systems settle: about 300 (digits) and 450.
-EPOCHS = {"digits": 14, "generated": 6}
+# As many steps of a worker as make the systems settle: about 300 (digits) and 600.
+EPOCHS = {"digits": 14, "generated": 8}
 
 
 def setup_of(options, data, split):
@@ -126,7 +126,7 @@ def arguments():
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--epochs", type=int, help="default: 14 (digits), 6 (generated)")
+    parser.add_argument("--epochs", type=int, help="default: 14 (digits), 8 (generated)")
     parser.add_argument("--curve-steps", type=int, default=8)
     parser.add_argument("--compute-ms", type=float, default=2.0)
     parser.add_argument("--links", type=int, default=50_000)

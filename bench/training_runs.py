@@ -144,7 +144,7 @@ def escaped(text):
 class Chart:
     """Panels below one another, each with a line per system (the median over the seeds) in a band
     from the least to the largest."""
-    WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 60, 210, 40, 50
+    WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 360, 60, 290, 40, 50
 
     def __init__(self, title):
         self.title = title
