@@ -20,6 +20,7 @@ otherwise.
 """
 
 import argparse
+import os
 import statistics
 import sys
 
@@ -28,8 +29,8 @@ import training_runs as runs
 SYSTEMS = ["bsp", "osp", "losp mix=compensate:1", "losp", "slim", "select=all pace=periodic:4",
            "select=selmcast:2", "select=selmcast:3"]
 CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "osp", "losp"]
-# As many steps of a worker as make the systems settle: about 300 (digits) and 450.
-EPOCHS = {"digits": 14, "generated": 6}
+# As many steps of a worker as make the systems settle: about 300 (digits) and 600.
+EPOCHS = {"digits": 14, "generated": 8}
 
 
 def setup_of(options, data, split):
@@ -66,8 +67,8 @@ def print_table(setup, results):
         megabytes = statistics.median(one["bytes_on_wire"] for one in seeds) / 1e6
         rounds = statistics.median(one["rounds"] for one in seeds)
         print(f"{policy:28} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
-              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} of "
-              f"{seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
+              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} "
+              f"of {seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
 
 
 def verdict(differences, least):
@@ -125,7 +126,7 @@ def arguments():
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--epochs", type=int, help="default: 14 (digits), 6 (generated)")
+    parser.add_argument("--epochs", type=int, help="default: 14 (digits), 8 (generated)")
     parser.add_argument("--curve-steps", type=int, default=8)
     parser.add_argument("--compute-ms", type=float, default=2.0)
     parser.add_argument("--links", type=int, default=50_000)
@@ -145,6 +146,7 @@ def main():
     data_sets = (options.data or default).split(",")
     policies = CLAIMED if options.claims else options.policies or SYSTEMS
     csv = [runs.CSV_HEADER]
+    load = os.getloadavg()[0]
     print(runs.machine_facts())
     print(f"{options.workers} ranks on this machine, loopback paced at {options.links / 1000:g} "
           f"Mbit/s a rank, {options.compute_ms:g} ms of computing per step, rank 0 "
@@ -159,6 +161,7 @@ def main():
                 print_claims(setup, results)
             for field, high in (("accuracy", 1.0), ("loss", None)):
                 chart.add(f"{field}: {data}, {split} split", results, field, 0.0, high)
+    print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

@@ -3,7 +3,7 @@
 
     hetero_lab.py [--program build/release/selmcast] [--seeds 5] [--minutes 10]
                   [--links-mbps 100,200,...,800] [--compute-ms 4] [--slow-rank 3] [--slow 4]
-                  [--split skew|iid] [--data generated:6000] [--hidden 512] [--epochs 3]
+                  [--split skew|iid] [--data generated:6000] [--hidden 256] [--epochs 3]
                   [--add POLICY]... [--csv FILE] [--plot FILE.svg] [POLICY...]
 
 The links exist in name only: all ranks are processes of this machine, and each sends at the rate
@@ -21,6 +21,7 @@ named at the end replace the list, --add extends it. No new seed is begun when i
 
 import argparse
 import math
+import os
 import statistics
 import time
 
@@ -45,9 +46,9 @@ def arguments():
     parser.add_argument("--split", choices=["skew", "iid"], default="skew")
     parser.add_argument("--data", default="generated:6000")
     parser.add_argument("--model", default="mlp")
-    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--curve-steps", type=int, default=4)
+    parser.add_argument("--curve-steps", type=int, default=6)
     parser.add_argument("--csv")
     parser.add_argument("--plot")
     return parser.parse_args()
@@ -108,6 +109,7 @@ def main():
     setup = runs.Setup(options.program, options.data, options.split, options.epochs, links,
                        options.compute_ms, slowdown, options.model, options.hidden,
                        options.curve_steps)
+    load = os.getloadavg()[0]
     print(runs.machine_facts())
     print(f"{setup.workers} ranks on this machine; links in name only, each sender paced at the "
           f"planned rate for {options.links_mbps} Mbit/s; {options.compute_ms:g} ms of computing "
@@ -119,6 +121,7 @@ def main():
     print(f"{one['params_bytes']} bytes of parameters, {one['steps']} steps per worker, "
           f"{len(results[policies[0]])} seeds")
     print_table(results)
+    print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

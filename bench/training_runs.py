@@ -100,9 +100,15 @@ def machine_facts():
                 name = line.split(":", 1)[1].strip()
                 break
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 ** 30
-    load = os.getloadavg()[0]
-    return (f"{name}, {os.cpu_count()} processors, {pages:.0f} GiB, Linux {platform.release()}, "
-            f"load {load:.1f} before the first run")
+    return f"{name}, {os.cpu_count()} processors, {pages:.0f} GiB, Linux {platform.release()}"
+
+
+def load_note(load_before):
+    """What else ran here; ranks sleep most of their time, so a quiet machine's load is small."""
+    note = f"load {load_before:.1f} before the first run, {os.getloadavg()[0]:.1f} after the last"
+    if load_before > os.cpu_count() / 2:
+        note += "; the machine was busy with other work: do not trust these times, run again"
+    return note
 
 
 CSV_HEADER = ("data,split,policy,seed,steps_mean,seconds,accuracy,loss,worker_mean,worst_worker")
@@ -138,7 +144,7 @@ def escaped(text):
 class Chart:
     """Panels below one another, each with a line per system (the median over the seeds) in a band
     from the least to the largest."""
-    WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 60, 210, 40, 50
+    WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 360, 60, 290, 40, 50
 
     def __init__(self, title):
         self.title = title

@@ -301,7 +301,7 @@ std::string svg_chart(const std::vector<PlotPanel>& panels, const std::string& t
 std::string training_chart(const TrainResult& result) {
   const std::string title = std::string(to_string(result.options.model)) + " on " + result.data +
                             ", " + std::string(to_string(result.options.split)) + " split, " +
-                            std::to_string(result.options.workers) + " workers, " + result.policy;
+                            std::to_string(result.options.workers) + " workers";
   return svg_chart(
       {training_panel(result, Axis::seconds, false), training_panel(result, Axis::samples, false),
        training_panel(result, Axis::seconds, true), training_panel(result, Axis::samples, true)},

@@ -95,12 +95,18 @@ Result<void> judge_workers(const TrainTask& task, const std::map<std::string, By
   }
   Judge judge(task);
   const std::size_t points = ranks.front().size();
+  std::vector<std::vector<double>> own(ranks.size());
   for (std::size_t point = 0; point < points; ++point) {
     std::vector<Snapshot> models;
-    for (const auto& snapshots : ranks) models.push_back(snapshots[point]);
-    result.workers.push_back(judge_models(judge, models));
+    std::vector<double> accuracies;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      models.push_back(ranks[r][point]);
+      accuracies.push_back(judge.score(models.back().parameters).accuracy);
+      own[r].push_back(accuracies.back());
+    }
+    result.workers.push_back(judge_models(judge, models, accuracies));
   }
-  result.by_time = judge_by_time(judge, ranks, points);
+  result.by_time = judge_by_time(judge, ranks, own, points);
   return {};
 }
 
@@ -167,7 +173,8 @@ std::vector<CurvePoint> reference_curve(const TrainTask& task, std::uint32_t sha
 
 }  // namespace
 
-CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots) {
+CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots,
+                        std::span<const double> own) {
   SELMCAST_CHECK(!snapshots.empty(), "a point without models");
   CurvePoint point;
   point.epoch = snapshots[0].epoch;
@@ -175,8 +182,9 @@ CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots) {
   point.rounds = snapshots[0].rounds;
   point.worker_min = 1.0;
   std::vector<std::vector<float>> models;
-  for (const Snapshot& snapshot : snapshots) {
-    const double accuracy = judge.score(snapshot.parameters).accuracy;
+  for (std::size_t i = 0; i < snapshots.size(); ++i) {
+    const Snapshot& snapshot = snapshots[i];
+    const double accuracy = own.empty() ? judge.score(snapshot.parameters).accuracy : own[i];
     point.worker_min = std::min(point.worker_min, accuracy);
     point.worker_mean += accuracy / static_cast<double>(snapshots.size());
     point.seconds = std::max(point.seconds, snapshot.seconds);
@@ -189,12 +197,12 @@ CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots) {
 }
 
 std::vector<CurvePoint> judge_by_time(Judge& judge, std::span<const std::vector<Snapshot>> ranks,
+                                      std::span<const std::vector<double>> own,
                                       std::size_t points) {
   SELMCAST_CHECK(!ranks.empty() && points >= 2, "a curve of two points at least");
   double end = 0.0;
   for (const auto& snapshots : ranks) end = std::max(end, snapshots.back().seconds);
   std::vector<std::size_t> newest(ranks.size(), 0);
-  std::vector<double> accuracy(ranks.size(), -1.0);
   std::vector<CurvePoint> curve;
   for (std::size_t p = 0; p < points; ++p) {
     CurvePoint point;
@@ -207,12 +215,11 @@ std::vector<CurvePoint> judge_by_time(Judge& judge, std::span<const std::vector<
       const auto& all = ranks[r];
       while (newest[r] + 1 < all.size() && all[newest[r] + 1].seconds <= point.seconds) {
         ++newest[r];
-        accuracy[r] = -1.0;
       }
       const Snapshot& snapshot = all[newest[r]];
-      if (accuracy[r] < 0.0) accuracy[r] = judge.score(snapshot.parameters).accuracy;
-      point.worker_min = std::min(point.worker_min, accuracy[r]);
-      point.worker_mean += accuracy[r] / static_cast<double>(ranks.size());
+      const double accuracy = own[r].at(newest[r]);
+      point.worker_min = std::min(point.worker_min, accuracy);
+      point.worker_mean += accuracy / static_cast<double>(ranks.size());
       point.epoch = r == 0 ? snapshot.epoch : std::min(point.epoch, snapshot.epoch);
       point.rounds = std::max(point.rounds, snapshot.rounds);
       steps += snapshot.steps;

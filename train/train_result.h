@@ -68,12 +68,13 @@ struct TrainResult {
 };
 
 /// Scores the models of one point of the curve by steps. Needs at least one snapshot, of models of
-/// the task's size.
-CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots);
-/// The curve by time from every rank's snapshots, ascending, the first of each at 0 s; `points`
-/// of them, at least 2.
+/// the task's size. `own`: the accuracy of each on its own, if it is known already.
+CurvePoint judge_models(Judge& judge, std::span<const Snapshot> snapshots,
+                        std::span<const double> own = {});
+/// The curve by time from every rank's snapshots, ascending, the first of each at 0 s, and the
+/// accuracy of each; `points` of them, at least 2.
 std::vector<CurvePoint> judge_by_time(Judge& judge, std::span<const std::vector<Snapshot>> ranks,
-                                      std::size_t points);
+                                      std::span<const std::vector<double>> own, std::size_t points);
 
 /// Follows a run from what its ranks publish as kProgressTag, sampled at any moments.
 class LiveCurve {

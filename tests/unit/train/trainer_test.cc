@@ -217,9 +217,10 @@ TEST(CurveByTime, TakesTheNewestModelOfEveryRank) {
       {{0, 0, 0, 0.0, zero}, {1, 11, 11, 1.0, trained}, {2, 22, 22, 2.5, trained}},
       {{0, 0, 0, 0.0, zero}, {1, 11, 11, 3.0, trained}, {2, 22, 22, 4.0, trained}}};
   Judge judge(task);
-  const auto curve = judge_by_time(judge, ranks, 5);
-  ASSERT_EQ(curve.size(), 5U);
   const double poor = judge.score(zero).accuracy, good = judge.score(trained).accuracy;
+  const std::vector<std::vector<double>> own(2, {poor, good, good});
+  const auto curve = judge_by_time(judge, ranks, own, 5);
+  ASSERT_EQ(curve.size(), 5U);
   EXPECT_GT(good, poor + 0.3);
   const std::array<std::array<double, 4>, 5> expected{{{0.0, 0, poor, poor},
                                                        {1.0, 6, good, poor},
