@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""mix=age, mix=stale and codec=slim's options over real transports: equal to a recomputation outside
-the program, the bytes that they say, and training with them; a rank killed in the middle does not
-stop the others."""
+"""mix=age, mix=stale and codec=slim's options over real transports: equal to a recomputation
+outside the program, the bytes that they say, and training with them; a rank killed in the middle
+does not stop the others."""
 
 import sys
 import tempfile
@@ -54,7 +54,7 @@ class Mixes(unittest.TestCase):
     def test_age_follows_the_receivers(self):
         for policy in ("select=selmcast:2 mix=age", "select=random:1 mix=age:0.5", "mix=age:1",
                        "select=selmcast:1 groups=sender:1 mix=age"):
-            for transport in ("shm", "uring", "sim"):
+            for transport in ("shm", "uring"):
                 with self.subTest(policy=policy, transport=transport):
                     gamma = float(policy.partition("age:")[2] or 0.9)
                     self.run_job(policy, lambda d: aged(d, COUNT, 5, gamma), "--transport",
