@@ -68,14 +68,13 @@ constexpr Value kValues[] = {
     {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
     {Axis::mix, "replace", ""},
     {Axis::mix, "stale[:S]",
-     "the mean of all, merged S = 1 steps after it was sent, own parameters weighing 2S (DASO)"},
+     "the mean of all merged S = 1 steps late, own parameters weighing 2S (DASO; pace=periodic)"},
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
     {Axis::codec, "slim:alpha,beta[,q][,indexed][,drop]",
-     "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others; "
-     "each rank has others of its own, which travel with their indices, if so said; changes to the "
-     "rest are kept until they travel, or dropped"},
+     "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others in "
+     "turn; indexed: others of each rank's own; drop: changes that do not travel yet are lost"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority",

@@ -13,15 +13,15 @@ namespace {
 
 using Floats = std::vector<float>;
 
-constexpr std::uint32_t kRanks = 4, kElements = 10'000;
+constexpr std::uint32_t kRanks = 4, kCoordinates = 10'000;
 
 /// Rank i minimises |w - target_i|^2 / 2 by gradient steps of .1, a round after each.
 class Quadratic {
  public:
   explicit Quadratic(std::optional<SlimShares> slim)
-      : models_(kRanks, Floats(kElements, 0.0F)), targets_(models_), best_(kElements, 0.0) {
+      : models_(kRanks, Floats(kCoordinates, 0.0F)), targets_(models_), best_(kCoordinates, 0.0) {
     SplitMix64 random(12);
-    for (std::uint32_t c = 0; c < kElements; ++c) {
+    for (std::uint32_t c = 0; c < kCoordinates; ++c) {
       const auto common = static_cast<float>(random.unit() * 2 - 1);
       for (auto& target : targets_) {
         target[c] = common + static_cast<float>(random.unit() - 0.5);
@@ -34,7 +34,7 @@ class Quadratic {
 
   void round() {
     for (std::uint32_t i = 0; i < kRanks; ++i) {
-      for (std::uint32_t c = 0; c < kElements; ++c) {
+      for (std::uint32_t c = 0; c < kCoordinates; ++c) {
         models_[i][c] -= 0.1F * (models_[i][c] - targets_[i][c]);
       }
       exchanges_[i].depart(false);
@@ -52,7 +52,7 @@ class Quadratic {
   /// Of the agreed parameters, above the least possible, as a share of that at the start.
   double loss() const {
     double now = 0.0, start = 0.0;
-    for (std::uint32_t c = 0; c < kElements; ++c) {
+    for (std::uint32_t c = 0; c < kCoordinates; ++c) {
       const double off = static_cast<double>(exchanges_[0].agreed()[c]) - best_[c];
       now += off * off;
       start += best_[c] * best_[c];
@@ -103,19 +103,19 @@ TEST(Slim, DroppingTheRestIsSlowerThanKeepingIt) {
 
 TEST(Slim, EveryCoordinateTravelsWithinItsBoundWhateverTheCore) {
   const SlimShares shares{0.3, 0.15, 3};
-  SlimCoordinates slim(kElements, shares, 5);
+  SlimCoordinates slim(kCoordinates, shares, 5);
   EXPECT_EQ(slim.rounds_per_walk(), 14U);  // Twice 10 000 / 1500.
   // The bound of a random explorer, in order: ln d / (alpha - beta).
-  EXPECT_LT(slim.rounds_per_walk(), std::log(kElements) / 0.15);
+  EXPECT_LT(slim.rounds_per_walk(), std::log(kCoordinates) / 0.15);
   SplitMix64 random(9);
-  std::vector<std::uint32_t> last(kElements, 0);
-  Floats agreed(kElements), change(kElements);
+  std::vector<std::uint32_t> last(kCoordinates, 0);
+  Floats agreed(kCoordinates), change(kCoordinates);
   for (std::uint32_t round = 1; round <= 120; ++round) {
     for (auto& x : agreed) x = static_cast<float>(random.unit());
     for (auto& x : change) x = static_cast<float>(random.unit());
     slim.next(agreed, change);
     for (const auto c : slim.indices()) last[c] = round;
-    for (std::uint32_t c = 0; c < kElements; ++c) {
+    for (std::uint32_t c = 0; c < kCoordinates; ++c) {
       ASSERT_LE(round - last[c], slim.rounds_per_walk()) << "coordinate " << c;
     }
   }
