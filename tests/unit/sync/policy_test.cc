@@ -149,14 +149,17 @@ TEST(Policy, SaysWhatToChange) {
       {"codec=cast", "codec=cast needs a type, bf16 or fp16, found 'cast'"},
       {"codec=cast:int8", "codec=cast needs a type, bf16 or fp16"},
       {"losp codec=cast:bf16", "codec=cast rounds what mix=compensate must know exactly"},
-      {"order=priority", "later version; this one has order=fifo, class"},
+      {"order=priority", "use mix=sgd pace=bsp and route=star or unicast with it (the name p3)"},
+      {"p3 route=ps:1", "order=priority exchanges the gradients of single layers"},
+      {"p3 mix=average", "order=priority exchanges the gradients"},
       {"codec=split", "only work together; write the name osp2 for all four"},
       {"pace=stages", "only work together"},
       {"osp2 mix=average", "only work together"},
       {"osp2 select=selmcast:2", "mix=lgp replaces a guess by the mean of all ranks"},
       {"osp2 pace=stages:1.5", "pace=stages:s needs a share s from 0 to 1, found 'stages:1.5'"},
       {"osp2 pace=stages:", "pace=stages:s needs a share s"},
-      {"selmcast:3", "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, osp2, slim"},
+      {"selmcast:3",
+       "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, p3, osp2, slim"},
       {"average", "'average' is a value without its axis; write mix=average"},
       {"random", "'random' is a value without its axis; write select=random:p"},
       {"bsp gossip", "two names, 'bsp' and 'gossip'; keep one"},
@@ -208,6 +211,7 @@ TEST(Policy, NamesOfSystems) {
   const std::string all = "share=even select=all route=star ", end = " order=fifo groups=rows";
   EXPECT_EQ(text("osp"), all + "pace=overlap:20 mix=compensate:0 codec=identity" + end);
   EXPECT_EQ(text("losp"), all + "pace=overlap:20 mix=compensate:1.5 codec=identity" + end);
+  EXPECT_EQ(text("p3"), all + "pace=bsp mix=sgd codec=identity order=priority groups=rows");
   EXPECT_EQ(text("osp2"), all + "pace=stages mix=lgp codec=split order=class groups=rows");
   EXPECT_EQ(text("slim"), all + "pace=bsp mix=compensate:1 codec=slim:0.3,0.15,20" + end);
   EXPECT_EQ(text("losp pace=overlap:7 codec=slim:.25,0.0625,3"),
