@@ -206,7 +206,7 @@ class Engine {
   void fail_broken() noexcept;
   Totals totals() const noexcept;
   void drop_everywhere(Rank rank) noexcept;
-  // Free rounds (engine_free.cc).
+  // Free rounds (engine_free_datapath.cc).
   void set_up_free();
   ReceiveSettings receive_settings(const Program& program) const;
   std::size_t read_free_mail() noexcept;

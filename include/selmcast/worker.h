@@ -97,7 +97,8 @@ class Worker {
   /// for all of them.
   virtual Result<void> wait_layer(std::size_t layer) = 0;
 
-  /// Starts a round with the parameters as they are now. Never blocks.
+  /// Starts a round with the parameters as they are now. Never blocks. (Under pace=ssp and async
+  /// push() and wait() together are a step(), and the report is that of the round that ended last.)
   virtual void push() = 0;
   /// Waits for the round to close; the parameters then hold the mixed result. Error: this rank must
   /// leave the job (store lost, evicted, deadline), with rank and stage named.
