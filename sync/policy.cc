@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "sync/policy_arguments.h"
+#include "sync/policy_coherence.h"
 
 namespace selmcast {
 namespace {
 
-enum class Axis : std::uint8_t { share, select, route, pace, mix, codec, order, groups };
-constexpr std::size_t kAxes = 8;
 constexpr std::array<std::string_view, kAxes> kAxisNames = {"share", "select", "route", "pace",
                                                             "mix",   "codec",  "order", "groups"};
 
@@ -99,8 +98,6 @@ constexpr Name kNames[] = {
     {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
     {"gossip", "select=random:1 pace=bsp mix=average groups=sender"},
 };
-
-using Words = std::array<std::optional<std::string_view>, kAxes>;
 
 /// What may follow `axis=` in this version, e.g. "all, selmcast:p[,k], random:p".
 std::string allowed(Axis axis) {
@@ -209,125 +206,6 @@ Result<const Value*> find_value(Axis axis, std::string_view text) {
                    allowed(axis));
 }
 
-/// pace=stages and what it is made of.
-Result<void> check_stages(const Words& words, const Policy& policy) {
-  const auto is = [&](Axis axis, std::string_view value) {
-    return words[static_cast<std::size_t>(axis)] == value;
-  };
-  const bool parts[] = {policy.pace == PaceKind::stages, policy.mix == MixKind::lgp,
-                        is(Axis::codec, "split"), is(Axis::order, "class")};
-  const auto given = std::count(std::begin(parts), std::end(parts), true);
-  if (given != 0 && given != std::ssize(parts)) {
-    return bad_input(
-        "policy: pace=stages, mix=lgp, codec=split and order=class only work together; write the "
-        "name osp2 for all four, or none of them");
-  }
-  if (given != 0 && policy.select != SelectKind::all) {
-    return bad_input(
-        "policy: mix=lgp replaces a guess by the mean of all ranks, so it needs select=all; use "
-        "mix=average with a partial selection");
-  }
-  return {};
-}
-
-Result<void> check_stale(const Policy& policy) {
-  if (policy.mix != MixKind::stale) return {};
-  if (policy.select != SelectKind::all) {
-    return bad_input(
-        "policy: mix=stale needs select=all (it merges the mean of all); use select=all or "
-        "mix=average");
-  }
-  if (policy.pace != PaceKind::periodic || policy.late_steps > policy.pace_steps) {
-    return bad_input("policy: mix=stale:" + std::to_string(policy.late_steps) +
-                     " merges a round before the next one departs; use pace=periodic:H with H of " +
-                     std::to_string(policy.late_steps) + " or more");
-  }
-  return {};
-}
-
-/// What the axes pace, mix and codec ask of one another.
-Result<void> check_steps(const Policy& policy) {
-  const bool compensates = policy.mix == MixKind::compensate;
-  if (auto ok = check_stale(policy); !ok) return ok;
-  if (compensates && policy.select != SelectKind::all) {
-    return bad_input(
-        "policy: mix=compensate needs select=all (its correction is made for one mean of all; with "
-        "a partial selection workers drift apart); use mix=average or select=all");
-  }
-  if (policy.pace == PaceKind::overlap && !compensates) {
-    return bad_input(
-        "policy: pace=overlap merges results one round late, which only mix=compensate takes into "
-        "account; use mix=compensate or pace=bsp");
-  }
-  if (policy.pace == PaceKind::periodic && policy.mix == MixKind::sgd) {
-    return bad_input(
-        "policy: mix=sgd merges the updates of every single step; use pace=bsp, or mix=average or "
-        "mix=compensate with pace=periodic");
-  }
-  if (policy.element != WireElement::f32 && compensates) {
-    return bad_input(
-        "policy: codec=cast rounds what mix=compensate must know exactly; use codec=identity or "
-        "slim, or mix=average or sgd");
-  }
-  if (policy.slim && !compensates) {
-    return bad_input(
-        "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
-  }
-  return {};
-}
-
-/// What the paces ssp and async ask of the other axes.
-Result<void> check_free(const Words& words, Policy& policy) {
-  if (!policy.free()) return {};
-  const std::string pace =
-      policy.pace == PaceKind::ssp ? "policy: pace=ssp " : "policy: pace=async ";
-  if (policy.mix != MixKind::average) {
-    return bad_input(pace + "merges whatever has arrived, of different rounds; use mix=average");
-  }
-  if (policy.slim || policy.element != WireElement::f32) {
-    return bad_input(pace + "merges float32 as it is; use codec=identity");
-  }
-  if (words[static_cast<std::size_t>(Axis::groups)] &&
-      (policy.groups == GroupKind::rows || policy.join_budget > 0)) {
-    return bad_input(pace +
-                     "needs groups of one sender each that are joined for the whole cycle, as "
-                     "senders are in different rounds; use groups=sender");
-  }
-  if (policy.route == RouteKind::servers) {
-    return bad_input(pace +
-                     "has rounds of one sender each, and servers gather from all ranks at "
-                     "once; use route=star");
-  }
-  policy.groups = GroupKind::sender;
-  return {};
-}
-
-Result<void> check_order(const Policy& policy) {
-  if (policy.order != OrderKind::priority) return {};
-  if (policy.pace == PaceKind::bsp && policy.mix == MixKind::sgd &&
-      policy.route != RouteKind::servers) {
-    return {};
-  }
-  return bad_input(
-      "policy: order=priority exchanges the gradients of single layers as they come; use mix=sgd "
-      "pace=bsp and route=star or unicast with it (the name p3), or order=fifo");
-}
-
-Result<void> check_budget(const Policy& policy) {
-  if (policy.join_budget == 0) return {};
-  if (policy.select != SelectKind::selmcast) {
-    return bad_input(
-        "policy: a budget of joins (groups=sender:b) needs select=selmcast (random draws new sets "
-        "each round, all never changes them); drop b or use select=selmcast:p");
-  }
-  if (policy.route == RouteKind::unicast) {
-    return bad_input(
-        "policy: route=unicast joins no groups, so there is nothing to budget; use groups=sender "
-        "without b or route=star");
-  }
-  return {};
-}
-
 /// The shortest text that reads back as the same value.
 std::string shortest(double value) {
   std::array<char, 64> text{};
@@ -369,51 +247,6 @@ std::string codec_text(const Policy& policy) {
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
          std::to_string(policy.slim->every) + (policy.slim->indexed ? ",indexed" : "") +
          (policy.slim->keep ? "" : ",drop");
-}
-
-Result<void> check_coherence(const Words& words, Policy& policy) {
-  if (auto ok = check_stages(words, policy); !ok) return ok;
-  if (auto ok = check_free(words, policy); !ok) return ok;
-  if (auto ok = check_steps(policy); !ok) return ok;
-  if (auto ok = check_budget(policy); !ok) return ok;
-  if (auto ok = check_order(policy); !ok) return ok;
-  if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
-    return bad_input(
-        "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
-        "route=star with a partial selection");
-  }
-  const bool by_pairs = policy.mix == MixKind::age || policy.mix == MixKind::stale ||
-                        (policy.slim && policy.slim->indexed);
-  if (policy.route == RouteKind::servers && by_pairs) {
-    return bad_input(
-        "policy: route=ps mixes at the servers only, and mix=age, mix=stale and codec=slim with "
-        "indices count whom each rank hears; use route=star");
-  }
-  const bool partial = policy.select != SelectKind::all;
-  if (partial && policy.mix == MixKind::sgd) {
-    return bad_input(
-        "policy: mix=sgd needs select=all (with a partial selection the replicas drift apart); "
-        "use mix=average or select=all");
-  }
-  if (policy.select == SelectKind::random) {
-    if (words[static_cast<std::size_t>(Axis::groups)] && policy.groups == GroupKind::rows) {
-      return bad_input(
-          "policy: groups=rows needs the ring plan of select=selmcast or all; use groups=sender "
-          "with select=random");
-    }
-    policy.groups = GroupKind::sender;
-  }
-  if (partial && policy.mix == MixKind::average) {
-    policy.notices.emplace_back(
-        "mix=average with a partial selection is biased towards ranks that are heard more often "
-        "when in-degrees differ; use mix=age, end with one exact average, or use select=all");
-  }
-  if (policy.slim && policy.slim->beta == policy.slim->alpha) {
-    policy.notices.emplace_back(
-        "codec=slim with beta = alpha explores nothing: a coordinate that is not in the core may "
-        "never travel; use beta below alpha");
-  }
-  return {};
 }
 
 }  // namespace

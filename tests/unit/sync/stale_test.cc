@@ -65,9 +65,7 @@ class Hub {
     bool settled() const noexcept override { return true; }
     Result<RoundReport> wait() override { return hub_.wait(rank_); }
     void push_part(std::size_t, std::size_t) override { FAIL() << "whole rounds only"; }
-    Result<void> pass(bool, std::vector<RoundReport>&) override {
-      return failed("lock-step only");
-    }
+    Result<void> pass(bool, std::vector<RoundReport>&) override { return failed("lock-step only"); }
 
    private:
     Hub& hub_;

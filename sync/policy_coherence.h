@@ -1,0 +1,23 @@
+// What the axes of a policy ask of one another.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/result.h"
+#include "sync/policy.h"
+
+namespace selmcast {
+
+enum class Axis : std::uint8_t { share, select, route, pace, mix, codec, order, groups };
+inline constexpr std::size_t kAxes = 8;
+/// The value that was given for each axis, if one was.
+using Words = std::array<std::optional<std::string_view>, kAxes>;
+
+/// Errors (bad_input) say which words do not go together, why, and what to change. Fills in what
+/// other words imply, and notices.
+Result<void> check_coherence(const Words& words, Policy& policy);
+
+}  // namespace selmcast
