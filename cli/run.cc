@@ -58,6 +58,9 @@ Result<void> run(const RunCommand& command) {
   const RunOptions& options = command.options;
   if (auto ok = check_rounds(options.policy); !ok) return ok;
   if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
+  if (options.transport == "sim") {
+    if (auto ok = check_simulated(*parse_policy(options.policy)); !ok) return ok;
+  }
   if (auto ok = check_transport_name(options, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;
   const std::array<NamedFile, 1> outputs{NamedFile{"--json", options.json}};

@@ -237,7 +237,8 @@ Result<void> check_simulated(const Policy& policy) {
   if (policy.model_copies() > 0) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
-        "and stale are about; use --transport shm or uring, or mix=average");
+        "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "
+        "mix=average");
   }
   return {};
 }
@@ -264,9 +265,6 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
-  }
-  if (o.transport == "sim") {
-    if (auto ok = check_simulated(*policy); !ok) return ok;
   }
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
   if (auto size = check_size(o, local); !size) return size;

@@ -144,13 +144,15 @@ Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   return result;
 }
 
-Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world) {
+Result<SimJobConfig> simulated_job(const RunOptions& options, std::uint32_t world) {
   auto links = load_links(options, world);
   if (!links) return std::move(links).error();
   const LinkTable table = links->value_or(LinkTable{std::vector<Kbps>(world, kSimDefaultKbps),
                                                     std::vector<Kbps>(world, kSimDefaultKbps)});
+  auto policy = parse_policy(options.policy);
+  if (!policy) return std::move(policy).error();
   SimJobConfig config;
-  config.policy = *parse_policy(options.policy);
+  config.policy = std::move(policy).value();
   config.element = config.policy.element;
   config.tx_kbps = table.tx_kbps;
   config.rx_kbps = table.rx_kbps;
@@ -159,13 +161,23 @@ Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std:
   config.loss = options.loss;
   config.deterministic = options.deterministic;
   config.seed = config.network.seed = options.seed;
+  config.deadline = std::chrono::hours(24 * 365);
   if (options.mtu != 0) config.network.max_frame_bytes = options.mtu - 28;
-  std::vector<std::vector<float>> parameters;
   for (Rank rank = 0; rank < world; ++rank) {
     SimLink link;
     link.tx_kbps = table.tx_kbps[rank];
     link.rx_kbps = table.rx_kbps[rank];
     config.network.links.push_back(link);
+  }
+  return config;
+}
+
+Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world) {
+  auto made = simulated_job(options, world);
+  if (!made) return std::move(made).error();
+  const SimJobConfig config = std::move(made).value();
+  std::vector<std::vector<float>> parameters;
+  for (Rank rank = 0; rank < world; ++rank) {
     auto initial = initial_parameters(options, rank);
     if (!initial) return std::move(initial).error();
     parameters.push_back(std::move(initial).value());

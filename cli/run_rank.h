@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
+#include "sync/sim_job.h"
 
 namespace selmcast {
 
@@ -22,6 +23,8 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
 /// float32 in FOLDER/rank-I.f32, complete or absent. Errors as Worker's.
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place);
 
+/// A job in virtual time with the options' links (default: 10 Gbit/s), which are also enforced.
+Result<SimJobConfig> simulated_job(const RunOptions& options, std::uint32_t world);
 /// The same job in one process and in virtual time.
 Result<std::map<Rank, RankResult>> run_simulated(const RunOptions& options, std::uint32_t world);
 

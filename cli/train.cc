@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include "cli/run_rank.h"
 #include "cli/train_options.h"
 #include "sync/policy.h"
+#include "sync/sim_job.h"
 #include "train/plot.h"
 #include "train/trace.h"
 #include "train/train_result.h"
@@ -52,6 +54,52 @@ struct Trained {
   std::string trace;  ///< As CSV, if it was asked for.
 };
 
+Result<Trained> trained_of(const TrainCommand& command, const TrainTask& task,
+                           const std::map<std::string, Bytes>& published,
+                           std::span<const Rank> lost) {
+  auto result =
+      assemble(task, published, lost, command.no_references ? References::no : References::yes);
+  if (!result) return std::move(result).error();
+  Trained trained{std::move(*result), {}};
+  if (!command.options.record_trace) return trained;
+  const auto traces =
+      collect_traces(published, task.options().workers, trained.result.failed_ranks);
+  if (!traces) return traces.error();
+  trained.trace = trace_csv(*traces);
+  return trained;
+}
+
+/// A simulated rank's time: only what --compute-ms and the like say takes any, and the network.
+class VirtualTrainClock final : public TrainClock {
+ public:
+  explicit VirtualTrainClock(SimRank& rank) : rank_(rank) {}
+  TimePoint now() override { return rank_.now(); }
+  void sleep(Duration time) override { rank_.compute(time); }
+
+ private:
+  SimRank& rank_;
+};
+
+Result<Trained> train_simulated(const TrainCommand& command, const TrainTask& task) {
+  const std::uint32_t world = command.options.training.workers;
+  auto config = simulated_job(command.options.job, world);
+  if (!config) return std::move(config).error();
+  std::vector<std::vector<float>> none(world);
+  SimJob job(std::move(*config), none);
+  const auto outcome = job.run_workers([&](Worker& worker, SimRank& rank) -> Result<void> {
+    const auto options = trainer_options(command.options, task, worker.rank());
+    if (!options) return options.error();
+    VirtualTrainClock clock(rank);
+    return train_rank(worker, task, *options, clock);
+  });
+  if (!outcome) return outcome.error();
+  if (outcome->timed_out) return failed("the simulated job did not end in its time");
+  for (const auto& error : outcome->errors) {
+    if (!error.empty()) return failed(error);
+  }
+  return trained_of(command, task, outcome->published, outcome->failed_ranks);
+}
+
 Result<Trained> train_processes(const TrainCommand& command, const TrainTask& task,
                                 std::FILE* human) {
   Progress progress(human, "train", task.steps());
@@ -62,18 +110,10 @@ Result<Trained> train_processes(const TrainCommand& command, const TrainTask& ta
     progress.finish();
     return error_of(*outcome);
   }
-  auto result = assemble(task, outcome->results, outcome->failed_ranks,
-                         command.no_references ? References::no : References::yes);
-  if (result) progress.update(task.steps(), text_of(result->final_workers()));
+  auto trained = trained_of(command, task, outcome->results, outcome->failed_ranks);
+  if (trained) progress.update(task.steps(), text_of(trained->result.final_workers()));
   progress.finish();
   for (const auto& line : outcome->child_errors) print_notice(line);
-  if (!result) return std::move(result).error();
-  Trained trained{std::move(*result), {}};
-  if (!command.options.record_trace) return trained;
-  const auto traces =
-      collect_traces(outcome->results, task.options().workers, trained.result.failed_ranks);
-  if (!traces) return traces.error();
-  trained.trace = trace_csv(*traces);
   return trained;
 }
 
@@ -133,7 +173,7 @@ Result<void> train(TrainCommand& command) {
   auto task = make_task(command.options);
   if (!task) return std::move(task).error();
   const RunOptions& job = command.options.job;
-  if (auto ok = check_transport_name(job, command.interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = check_transport_name(job, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
   auto outputs = open_outputs(command);
   if (!outputs) return std::move(outputs).error();
@@ -148,7 +188,8 @@ Result<void> train(TrainCommand& command) {
   const bool taken = outputs->plot.is_standard_output() || outputs->trace.is_standard_output();
   std::FILE* const human = taken ? nullptr : outputs->json.human();
   command.options.quiet = human == nullptr;
-  auto trained = train_processes(command, *task, human);
+  auto trained = job.transport == "sim" ? train_simulated(command, *task)
+                                        : train_processes(command, *task, human);
   if (!trained) return std::move(trained).error();
   if (human != nullptr) std::fprintf(human, "\n%s", to_table(trained->result).c_str());
   if (auto ok = write(command, *trained, *outputs); !ok) return ok;

@@ -62,11 +62,6 @@ Result<void> read_words(TrainCommandOptions& options) {
   }
   options.training.split = options.split == "skew" ? ShardKind::skew : ShardKind::iid;
   options.training.seed = options.job.seed;
-  if (options.job.transport == "sim") {
-    return bad_input(
-        "--transport: sim has virtual time only, training takes real time; use shm, "
-        "uring or auto");
-  }
   return {};
 }
 
@@ -189,7 +184,7 @@ namespace {
 
 /// Whether ranks may do different numbers of steps: those of other paces wait for one another.
 bool steps_alone(const Policy& policy) noexcept {
-  return policy.pace == PaceKind::overlap;
+  return policy.pace == PaceKind::overlap || policy.pace == PaceKind::async;
 }
 
 /// Mean time of a rank's steps as asked for, in a unit that is the same for all ranks.

@@ -31,6 +31,9 @@ class Engine {
   // Set-up, by the thread that will drive, before the first progress().
   /// Before set_up().
   void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
+  void set_layers(std::span<const std::size_t> sizes) {
+    config_.layers.assign(sizes.begin(), sizes.end());
+  }
   /// Connects to every other rank and registers `parameters` (a non-empty set whose size all ranks
   /// share). The memory must outlive the engine.
   Result<void> set_up(std::span<const PeerAddress> peers, std::span<float> parameters);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sync/sim_worker.h"
+
 namespace selmcast {
 
 namespace {
@@ -12,7 +14,6 @@ struct Node {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<ViewAgent> agent;
   std::unique_ptr<SimRank> rank;  ///< With an application only.
-  std::optional<Stepper> stepper;
   TimePoint ended{};
   bool dead = false;
   std::string error;
@@ -24,12 +25,15 @@ struct Node {
 }  // namespace
 
 struct SimJob::State {
+  using MakeApplication = std::function<SimJob::RankApplication(Rank)>;
+
   SimJobConfig config;
   std::vector<std::vector<float>>* parameters;
   SimNetwork network;
   LocalStore store;
   std::vector<Node> nodes;
   std::multimap<TimePoint, std::function<void(SimJob&)>> actions;
+  std::map<std::string, Bytes> published;
   TimePoint next_agents{};
 
   State(SimJobConfig c, std::vector<std::vector<float>>& p)
@@ -47,9 +51,10 @@ struct SimJob::State {
   }
   void begin_step(Rank rank, TimePoint now);
   std::size_t push_due(TimePoint now);
-  Result<void> set_up(const std::function<SimJob::Application(Rank)>& make);
-  Result<void> add_application(Node& node, Rank rank, SimJob::Application application,
-                               const std::vector<PeerAddress>& peers);
+  Result<void> set_up(const MakeApplication& make);
+  void add_application(Node& node, Rank rank, SimJob::RankApplication application,
+                       const std::vector<PeerAddress>& peers);
+  Result<SimJobResult> run(SimJob& job, const MakeApplication& make);
   std::size_t drive(TimePoint now);
   void collect(Node& node, TimePoint now);
   void step_agents(TimePoint now);
@@ -81,7 +86,7 @@ void SimJob::kill(Rank rank, Duration notice) {
      [rank](SimJob& job) { job.state_->store.declare_lost(rank); });
 }
 
-Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)>& make) {
+Result<void> SimJob::State::set_up(const MakeApplication& make) {
   const auto world = static_cast<std::uint32_t>(config.network.links.size());
   nodes.resize(world);
   std::vector<PeerAddress> peers;
@@ -113,7 +118,7 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
     if (!config.observers.empty()) engine.observer = config.observers[rank];
     node.engine = std::make_unique<Engine>(*node.transport, engine);
     if (make) {
-      if (auto ok = add_application(node, rank, make(rank), peers); !ok) return ok;
+      add_application(node, rank, make(rank), peers);
     } else if (auto ok = node.engine->set_up(peers, (*parameters)[rank]); !ok) {
       return ok;
     }
@@ -125,18 +130,12 @@ Result<void> SimJob::State::set_up(const std::function<SimJob::Application(Rank)
   return {};
 }
 
-Result<void> SimJob::State::add_application(Node& node, Rank rank, SimJob::Application application,
-                                            const std::vector<PeerAddress>& peers) {
-  node.rank = std::make_unique<SimRank>(rank, *node.engine, config.layers.size(),
+void SimJob::State::add_application(Node& node, Rank rank, SimJob::RankApplication application,
+                                    const std::vector<PeerAddress>& peers) {
+  node.rank = std::make_unique<SimRank>(rank, *node.engine,
+                                        SimRank::Setting{config.policy, config.seed, peers},
                                         [this] { return network.clock().now(); });
-  node.stepper.emplace(config.policy, (*parameters)[rank], *node.rank, config.seed, rank);
-  node.engine->set_keyed(node.stepper->keyed());
-  auto ok = node.engine->set_up(peers, node.stepper->stream());
-  if (!ok) return ok;
-  node.rank->start([&stepper = *node.stepper, application = std::move(application)](SimRank& self) {
-    return application(self, stepper);
-  });
-  return {};
+  node.rank->start(std::move(application));
 }
 
 void SimJob::State::begin_step(Rank rank, TimePoint now) {
@@ -227,11 +226,34 @@ TimePoint SimJob::State::next_time() const {
 }
 
 Result<SimJobResult> SimJob::run() {
-  return run(nullptr);
+  return state_->run(*this, nullptr);
 }
 
 Result<SimJobResult> SimJob::run(const std::function<Application(Rank)>& make) {
-  State& state = *state_;
+  return state_->run(*this, [this, &make](Rank rank) -> RankApplication {
+    return [this, application = make(rank)](SimRank& self) -> Result<void> {
+      auto& parameters = (*state_->parameters)[self.rank()];
+      if (auto ok = self.set_up(parameters, state_->config.layers); !ok) return ok;
+      return application(self, self.stepper());
+    };
+  });
+}
+
+Result<SimJobResult> SimJob::run_workers(const WorkerBody& body) {
+  return state_->run(*this, [this, &body](Rank) -> RankApplication {
+    return [this, &body](SimRank& self) {
+      ViewAgent& agent = *state_->nodes[self.rank()].agent;
+      SimWorker worker(
+          self, {&state_->config.policy, static_cast<std::uint32_t>(state_->nodes.size()),
+                 [&agent] { return agent.failed_ranks(); }, [&agent] { return agent.plan(); },
+                 &state_->published});
+      return body(worker, self);
+    };
+  });
+}
+
+Result<SimJobResult> SimJob::State::run(SimJob& job, const MakeApplication& make) {
+  State& state = *this;
   SimJobResult result;
   if (auto ok = state.set_up(make); !ok) return ok.error();
   const TimePoint start = state.network.clock().now();
@@ -244,7 +266,7 @@ Result<SimJobResult> SimJob::run(const std::function<Application(Rank)>& make) {
     while (!state.actions.empty() && state.actions.begin()->first <= now) {
       auto action = std::move(state.actions.begin()->second);
       state.actions.erase(state.actions.begin());
-      action(*this);
+      action(job);
     }
     if (state.next_agents <= now) state.step_agents(now);
     if (state.drive(now) > 0) continue;
@@ -263,6 +285,7 @@ Result<SimJobResult> SimJob::run(const std::function<Application(Rank)>& make) {
     result.plan = node.agent->plan();
     break;
   }
+  result.published = std::move(state.published);
   result.trace_hash = state.network.trace_hash();
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -44,6 +45,7 @@ struct SimJobResult {
   std::vector<std::string> errors;  ///< By rank; empty when it finished or died.
   std::vector<Rank> failed_ranks;   ///< As the lowest finished rank sees it.
   PlanReport plan;
+  std::map<std::string, Bytes> published;  ///< By workers, under `<rank>/<tag>`.
   std::uint64_t trace_hash = 0;
   bool timed_out = false;
 };
@@ -67,8 +69,12 @@ class SimJob {
   using Application = std::function<Result<void>(SimRank&, Stepper&)>;
   /// Every rank runs an application of its own, `make(rank)`.
   Result<SimJobResult> run(const std::function<Application(Rank)>& make);
+  /// Every rank runs `body` with a worker of its own, and registers parameters itself.
+  using WorkerBody = std::function<Result<void>(Worker&, SimRank&)>;
+  Result<SimJobResult> run_workers(const WorkerBody& body);
 
  private:
+  using RankApplication = SimRank::Application;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -2,8 +2,16 @@
 
 namespace selmcast {
 
-SimRank::SimRank(Rank rank, Engine& engine, std::size_t layers, Now now)
-    : rank_(rank), engine_(engine), layers_(layers), now_(std::move(now)) {}
+SimRank::SimRank(Rank rank, Engine& engine, Setting setting, Now now)
+    : rank_(rank), engine_(engine), setting_(std::move(setting)), now_(std::move(now)) {}
+
+Result<void> SimRank::set_up(std::span<float> parameters, std::span<const std::size_t> layers) {
+  layers_ = layers.size();
+  stepper_.emplace(setting_.policy, parameters, *this, setting_.seed, rank_);
+  engine_.set_keyed(stepper_->keyed());
+  engine_.set_layers(layers);
+  return engine_.set_up(setting_.peers, stepper_->stream());
+}
 
 SimRank::~SimRank() {
   end();

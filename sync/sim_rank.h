@@ -22,9 +22,19 @@ class SimRank final : public Rounds {
   /// Tells the virtual time.
   using Now = std::function<TimePoint()>;
 
-  /// `layers`: how many are handed over one by one; 0 = none.
-  SimRank(Rank rank, Engine& engine, std::size_t layers, Now now);
+  /// What set_up() needs to know.
+  struct Setting {
+    Policy policy;
+    std::uint64_t seed = 1;
+    std::vector<PeerAddress> peers;
+  };
+
+  SimRank(Rank rank, Engine& engine, Setting setting, Now now);
   ~SimRank() override;
+
+  /// Once, before any round; see Worker::add_parameters() and add_layers().
+  Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
+  Stepper& stepper() noexcept { return *stepper_; }
 
   Rank rank() const noexcept { return rank_; }
   TimePoint now() const { return now_(); }
@@ -59,7 +69,9 @@ class SimRank final : public Rounds {
 
   Rank rank_;
   Engine& engine_;
-  std::size_t layers_, layers_pushed_ = 0;
+  Setting setting_;
+  std::size_t layers_ = 0, layers_pushed_ = 0;
+  std::optional<Stepper> stepper_;
   Now now_;
   std::uint32_t pushed_ = 0;
   TimePoint wakes_at_{};

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,14 +15,15 @@
 namespace selmcast {
 namespace {
 
-using Timer = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kProgressPeriod{250};
 
 /// One run of train_rank().
 class RankTraining {
  public:
-  RankTraining(Worker& worker, const TrainTask& task, const TrainerOptions& options)
+  RankTraining(Worker& worker, const TrainTask& task, const TrainerOptions& options,
+               TrainClock& clock)
       : worker_(worker),
+        clock_(clock),
         task_(task),
         options_(options),
         learner_(task, worker.rank()),
@@ -35,7 +35,7 @@ class RankTraining {
 
   Result<void> run() {
     if (auto added = register_memory(); !added) return added;
-    begin_ = Timer::now();
+    begin_ = clock_.now();
     if (auto taken = take_snapshot(); !taken) return taken;
     while (steps_ < own_steps_) {
       if (steps_ % task_.rounds_per_epoch() == 0) learner_.start_epoch();
@@ -96,12 +96,11 @@ class RankTraining {
   /// A third of a step's computing is its forward pass, two are its backward pass, in equal parts
   /// per layer. What the computing really takes is between the two.
   Result<void> run_layered_step() {
-    const auto begin = Timer::now();
-    const auto part =
-        std::chrono::duration_cast<Timer::duration>(least_time() * options_.slowdown) /
-        static_cast<int>(3 * layers_.size());
+    const auto begin = clock_.now();
+    const auto part = std::chrono::duration_cast<Duration>(least_time() * options_.slowdown) /
+                      static_cast<int>(3 * layers_.size());
     const auto sleep = [&](int parts) {
-      if (part.count() > 0) std::this_thread::sleep_for(parts * part);
+      if (part.count() > 0) clock_.sleep(parts * part);
     };
     if (auto taken = take_layers([&] { sleep(1); }); !taken) return taken;
     rate_ = task_.learning_rate(nominal(steps_));
@@ -113,7 +112,7 @@ class RankTraining {
     under_way_ = true;
     ++steps_;
     report_.compute_seconds += std::chrono::duration<double>(part * 3 * layers_.size()).count();
-    if (options_.trace) trace_step(begin, Timer::now(), {});
+    if (options_.trace) trace_step(begin, clock_.now(), {});
     return {};
   }
   Result<void> end_layered_step() {
@@ -125,7 +124,7 @@ class RankTraining {
     return static_cast<std::uint32_t>(std::uint64_t{steps} * task_.steps() / own_steps_);
   }
 
-  double seconds() const { return std::chrono::duration<double>(Timer::now() - begin_).count(); }
+  double seconds() const { return std::chrono::duration<double>(clock_.now() - begin_).count(); }
 
   Result<void> publish_all() {
     report_.steps = steps_;
@@ -145,13 +144,13 @@ class RankTraining {
 
   Result<void> run_step() {
     const float rate = task_.learning_rate(nominal(steps_));
-    const auto begin = Timer::now();
+    const auto begin = clock_.now();
     learner_.gradient(parameters_, gradient_);
     if (options_.exchange == Exchange::parameters) descend(parameters_, gradient_, rate);
-    const Timer::duration took = Timer::now() - begin;
-    const auto due = std::max<Timer::duration>(took, least_time()) * options_.slowdown;
-    if (due > took) std::this_thread::sleep_for(due - took);
-    const auto end = Timer::now();
+    const Duration took = clock_.now() - begin;
+    const auto due = std::max<Duration>(took, least_time()) * options_.slowdown;
+    if (due > took) clock_.sleep(std::chrono::duration_cast<Duration>(due - took));
+    const auto end = clock_.now();
     report_.compute_seconds += std::chrono::duration<double>(end - begin).count();
     ++steps_;
     const auto rounds = worker_.step();
@@ -163,13 +162,12 @@ class RankTraining {
   }
 
   /// Of this step's computing, before the slowdown.
-  Timer::duration least_time() const {
+  Duration least_time() const {
     const auto& times = options_.compute_times;
-    return times.empty() ? Timer::duration(options_.compute) : times[steps_ % times.size()];
+    return times.empty() ? Duration(options_.compute) : times[steps_ % times.size()];
   }
 
-  void trace_step(Timer::time_point begin, Timer::time_point end,
-                  const std::vector<RoundReport>& closed) {
+  void trace_step(TimePoint begin, TimePoint end, const std::vector<RoundReport>& closed) {
     using Milliseconds = std::chrono::duration<double, std::milli>;
     TracedStep step;
     step.start_ms = Milliseconds(begin - begin_).count();
@@ -214,13 +212,14 @@ class RankTraining {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
     const std::uint32_t done = nominal(steps_);
     snapshots_.push_back({done / task_.rounds_per_epoch(), done, rounds, seconds(), parameters_});
-    const auto now = Timer::now();
+    const auto now = clock_.now();
     if (!options_.progress || now < next_progress_) return {};
     next_progress_ = now + kProgressPeriod;
     return worker_.publish(kProgressTag, encode(snapshots_.back()));
   }
 
   Worker& worker_;
+  TrainClock& clock_;
   const TrainTask& task_;
   TrainerOptions options_;
   Learner learner_;
@@ -230,21 +229,27 @@ class RankTraining {
   std::vector<std::size_t> layers_;  ///< Elements of each, with Exchange::layers.
   bool under_way_ = false;           ///< Layers were handed over and not taken back.
   float rate_ = 0.0F;                ///< Of their step.
-  Timer::time_point begin_{};
+  TimePoint begin_{};
   std::uint32_t steps_ = 0;
   std::vector<Snapshot> snapshots_;
   RankTrace trace_;
-  Timer::time_point next_progress_{};
+  TimePoint next_progress_{};
   RankReport report_;
 };
 
 }  // namespace
 
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options) {
+  RealTrainClock clock;
+  return train_rank(worker, task, options, clock);
+}
+
+Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options,
+                        TrainClock& clock) {
   SELMCAST_CHECK(worker.world() == task.options().workers, "the task is for as many workers");
   SELMCAST_CHECK(options.slowdown >= 1.0, "a slowdown is at least 1");
   SELMCAST_CHECK(options.steps == 0 || options.steps >= task.steps(), "the task's steps at least");
-  return RankTraining(worker, task, options).run();
+  return RankTraining(worker, task, options, clock).run();
 }
 
 }  // namespace selmcast

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "selmcast/worker.h"
 #include "train/task.h"
+#include "train/train_clock.h"
 
 namespace selmcast {
 
@@ -48,5 +49,8 @@ struct TrainerOptions {
 /// Does not leave the job. worker.world() must be the task's number of workers. Blocks; errors are
 /// those of the Worker, with this rank and the round.
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options);
+/// The same by another clock: computing takes what `options` say, if that takes no time by it.
+Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options,
+                        TrainClock& clock);
 
 }  // namespace selmcast

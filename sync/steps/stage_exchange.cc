@@ -6,8 +6,8 @@ namespace selmcast {
 namespace {
 
 constexpr std::uint32_t kEarlyWord = 0, kFingerprintWord = 1, kLevelWord = 2;
-// Half of the least that one rank out of 65 535 can change a mean of ones by.
-constexpr float kAll = 1.0F - 0.5F / 65'536.0F;
+// Half of the least that one rank out of 65 535 can change a mean by.
+constexpr float kAny = 0.5F / 65'536.0F;
 
 }  // namespace
 
@@ -70,14 +70,14 @@ bool StageExchange::arrive_first() {
   const bool agreed_on = stream_[kLevelWord] == static_cast<float>(next_level_);
   level_ = agreed_on ? next_level_ : 0;
   early_ = true;  // Unless a rest says otherwise.
-  adapt(stream_[kEarlyWord] > kAll);
+  adapt(stream_[kEarlyWord] > kAny);
   hand_back();
   return true;
 }
 
-void StageExchange::adapt(bool all_early) {
+void StageExchange::adapt(bool early) {
   constexpr std::uint32_t kLess = 2;
-  next_level_ = all_early ? std::min(level_ + 1, kPutOffMax) : level_ - std::min(level_, kLess);
+  next_level_ = early ? std::min(level_ + 1, kPutOffMax) : level_ - std::min(level_, kLess);
 }
 
 void StageExchange::depart_all() {

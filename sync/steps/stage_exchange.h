@@ -21,12 +21,13 @@ namespace selmcast {
 /// based parameter correction, LGP), which the mean then replaces; what the worker did to them in
 /// the meantime stays on top. So nothing is dropped, and nothing counted twice.
 ///
-/// The share of stage 1 is fixed, or adapts: it begins with 1 (BSP); while all ranks say that the
+/// The share of stage 1 is fixed, or adapts: it begins with 1 (BSP); while somebody says that the
 /// rest of the last step had arrived before it was needed, more is put off, up to kPutOffMax of
-/// the model; when somebody had to wait, less. Levels are announced a step ahead and taken by all
-/// ranks or none; the ranks' sets are compared by a fingerprint. After a death in the middle of a
-/// round ranks may differ in either: that step then exchanges everything in the order of the
-/// parameters, after which they agree again.
+/// the model; when all had to wait, less (the slowest rank sets the time of a step, and who waits
+/// for the rest before it would wait for that rank as well). Levels are announced a step ahead and
+/// taken by all ranks or none; the ranks' sets are compared by a fingerprint. After a death in the
+/// middle of a round ranks may differ in either: that step then exchanges everything in the order
+/// of the parameters, after which they agree again.
 ///
 /// Six copies of the model beside the application's. One thread at a time, and never during a round
 /// of its own. Allocates in its constructor only.
@@ -68,7 +69,7 @@ class StageExchange {
 
   void take_over();
   void hand_back();
-  void adapt(bool all_early);
+  void adapt(bool early);
 
   std::span<float> parameters_;
   std::optional<double> fixed_share_;

@@ -129,7 +129,7 @@ def headers(tree):
 _DATA_PATH = re.compile(
     r"""^(?: .*_datapath\.cc
       | multicast/.*\.cc
-      | sync/free/.*\.cc
+      | sync/(?:free|layers)/.*\.cc
       | sync/(?:accumulator|kernels|pair_credit)[^/]*\.cc
       | sync/kernel_elements\.h
       | base/(?:checksum|fixed_stack|ring)[^/]*\.(?:cc|h)
