@@ -3,12 +3,15 @@
 
     hetero_lab.py [--program build/release/selmcast] [--seeds 5] [--minutes 10]
                   [--links-mbps 100,200,...,800] [--compute-ms 4] [--slow-rank 3] [--slow 4]
-                  [--split skew|iid] [--data generated:6000] [--hidden 256] [--epochs 3]
-                  [--add POLICY]... [--csv FILE] [--plot FILE.svg] [POLICY...]
+                  [--split skew|iid] [--data generated:6000] [--hidden 128] [--epochs 3]
+                  [--transport sim|auto] [--add POLICY]... [--csv FILE] [--plot FILE.svg]
+                  [POLICY...]
 
-The links exist in name only: all ranks are processes of this machine, and each sends at the rate
-that the plan computes from --links-mbps (one per rank, both directions). What is measured is
-therefore the systems' waiting at these rates, not a network. A step computes for at least
+With --transport sim (the default) the job runs in virtual time: links of --links-mbps (one per
+rank, both directions) are simulated and enforced, real gradients are computed, and only the stated
+compute times and the network take time. The figures do not depend on this machine or what else it
+does. With another transport all ranks are processes of this machine, the links exist in name only,
+and each rank sends at the rate that the plan computes from them. A step computes for at least
 --compute-ms, --slow times that on --slow-rank; the network is wide enough that exchanging it takes
 longer than computing. Where the pace ties ranks together all do equally many steps; where it does
 not (overlap), fast ranks do as many more as they are faster (--steps-by-speed), so that all end
@@ -20,6 +23,7 @@ named at the end replace the list, --add extends it. No new seed is begun when i
 --minutes."""
 
 import argparse
+import concurrent.futures
 import math
 import os
 import statistics
@@ -27,8 +31,11 @@ import time
 
 import training_runs as runs
 
-SYSTEMS = ["bsp", "select=selmcast:2", "select=selmcast:3", "select=random:2", "osp", "losp",
-           "slim", "select=all pace=periodic:4", "select=selmcast:2 pace=periodic:4"]
+SYSTEMS = ["bsp", "bsp route=ps:1", "bsp route=ps:4", "p3", "osp2", "osp", "losp", "slim",
+           "select=all pace=periodic:4", "select=all pace=ssp:2", "select=all pace=async",
+           "select=selmcast:2", "select=selmcast:3", "select=selmcast:2 mix=age",
+           "select=selmcast:2 pace=ssp:2", "select=selmcast:2 pace=async",
+           "select=selmcast:2 pace=periodic:4", "select=random:2"]
 
 
 def arguments():
@@ -46,9 +53,10 @@ def arguments():
     parser.add_argument("--split", choices=["skew", "iid"], default="skew")
     parser.add_argument("--data", default="generated:6000")
     parser.add_argument("--model", default="mlp")
-    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--curve-steps", type=int, default=6)
+    parser.add_argument("--transport", default="sim")
     parser.add_argument("--csv")
     parser.add_argument("--plot")
     return parser.parse_args()
@@ -63,8 +71,11 @@ def measure(options, setup, policies, csv):
             print(f"seeds {seed}..{options.seeds} left out: they would end after "
                   f"{options.minutes:g} minutes")
             break
-        for policy in policies:
-            result = runs.train(setup, policy, seed)
+        # Simulated jobs use a thread each; real ones must not disturb one another.
+        at_a_time = (os.cpu_count() or 1) if setup.transport == "sim" else 1
+        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+            done = list(pool.map(lambda policy: runs.train(setup, policy, seed), policies))
+        for policy, result in zip(policies, done):
             results[policy].append(result)
             csv.extend(runs.csv_rows(setup, policy, seed, result))
     return results
@@ -108,11 +119,13 @@ def main():
     slowdown = [options.slow if rank == options.slow_rank else 1 for rank in range(len(links))]
     setup = runs.Setup(options.program, options.data, options.split, options.epochs, links,
                        options.compute_ms, slowdown, options.model, options.hidden,
-                       options.curve_steps)
+                       options.curve_steps, transport=options.transport)
     load = os.getloadavg()[0]
     print(runs.machine_facts())
-    print(f"{setup.workers} ranks on this machine; links in name only, each sender paced at the "
-          f"planned rate for {options.links_mbps} Mbit/s; {options.compute_ms:g} ms of computing "
+    where = ("virtual time, simulated links of" if options.transport == "sim" else
+             "ranks on this machine; links in name only, each sender paced at the planned rate for")
+    print(f"{setup.workers} ranks, {where} {options.links_mbps} Mbit/s; "
+          f"{options.compute_ms:g} ms of computing "
           f"per step, {options.slow:g} times that on rank {options.slow_rank}; {options.model} of "
           f"{options.hidden} hidden units on {options.data}, {options.split} split")
     csv = [runs.CSV_HEADER]

@@ -33,6 +33,7 @@ class Setup:
     hidden: int = 32
     curve_steps: int = 0
     references: bool = False
+    transport: str = "auto"
 
     @property
     def workers(self):
@@ -48,7 +49,8 @@ def train(setup, policy, seed):
                    "--model", setup.model, "--hidden", str(setup.hidden), "--epochs",
                    str(setup.epochs), "--compute-ms", str(setup.compute_ms), "--links", links.name,
                    "--split", setup.split, "--curve-steps", str(setup.curve_steps), "--policy",
-                   policy, "--seed", str(seed), "--steps-by-speed", "--json", "-"]
+                   policy, "--seed", str(seed), "--transport", setup.transport, "--steps-by-speed",
+                   "--json", "-"]
         if setup.slowdown:
             command += ["--slowdown", ",".join(f"{factor:g}" for factor in setup.slowdown)]
         if not setup.references:

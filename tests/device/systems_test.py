@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fault"))
@@ -18,14 +19,15 @@ from kill_test import children_of
 WORKERS = 6
 
 
-def command(policy, epochs=14, timeout=10):
+def command(policy, epochs=14, timeout=10, more=()):
     return [jobs.PROGRAM, "train", "--workers", str(WORKERS), "--epochs", str(epochs), "--seed",
-            "3", "--compute-ms", "1", "--policy", policy, "--timeout", str(timeout), "--json", "-"]
+            "3", "--policy", policy, "--timeout", str(timeout), "--json", "-",
+            *(more or ("--compute-ms", "1"))]
 
 
-def train(policy):
-    done = subprocess.run(command(policy), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=200, check=False)
+def train(policy, more=()):
+    done = subprocess.run(command(policy, more=more), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, f"{policy}: {done.stderr}"
     result = json.loads(done.stdout)
     worst = result["worker_accuracy"]["min"]
@@ -33,7 +35,11 @@ def train(policy):
           f"{result['rounds']} rounds for {result['steps']} steps, {result['seconds']:.2f} s, "
           f"{result['bytes_on_wire']} bytes", flush=True)
     assert result["verified"]
-    assert result["accuracy"] >= result["baseline_accuracy"] - 0.05, policy
+    # How many steps an overlapped round carries depends on what else this machine does; what that
+    # costs is measured in virtual time below. Workers that never talk end at .2.
+    overlaps = "pace=overlap" in result["policy"] and result["transport"] != "sim"
+    allowed = 0.15 if overlaps else 0.05
+    assert result["accuracy"] >= result["baseline_accuracy"] - allowed, policy
     return result
 
 
@@ -71,7 +77,9 @@ def main():
     full = train("select=all")
     every = {policy: train(policy) for policy in
              ("osp", "losp", "slim", "select=all pace=periodic:4", "losp codec=slim:0.3,0.15",
-              "select=all pace=periodic:4 mix=compensate")}
+              "select=all pace=periodic:4 mix=compensate", "bsp", "p3", "p3 codec=cast:bf16",
+              "osp2", "osp2 pace=stages:0.25", "bsp route=ps:1", "bsp route=ps:3", "osp route=ps:2",
+              "osp2 route=ps:2")}
     for policy, result in every.items():
         if "mix=average" not in result["policy"]:
             assert equal_at_the_end(result), f"{policy}: ranks differ at the end"
@@ -87,8 +95,40 @@ def main():
         full["bytes_on_wire"] / full["rounds"])
     print(f"slim sends {share:.3f} of the bytes of a full round of {parameters} bytes")
     assert 0.28 <= share <= 0.45, "alpha = 0.3, and the control frames of a round"
-    for policy in ("losp", "losp codec=slim:0.3,0.15"):
+    # The same gradients meet, whatever the way: sums differ in their rounding only.
+    for policy in ("p3", "bsp route=ps:1", "bsp route=ps:3"):
+        difference = abs(every[policy]["accuracy"] - every["bsp"]["accuracy"])
+        assert difference <= 0.02, f"{policy} ends {difference:.3f} away from bsp"
+    # Every worker sends its gradients once, and a server its share of the mean once to all.
+    for policy in ("bsp route=ps:1", "bsp route=ps:3"):
+        assert every[policy]["bytes_on_wire"] <= 1.5 * every["bsp"]["bytes_on_wire"], policy
+
+    in_virtual_time()
+    for policy in ("losp", "losp codec=slim:0.3,0.15", "osp2 route=ps:2", "p3"):
         killed(policy)
+
+
+def in_virtual_time():
+    """Simulated: the same every time, and a step takes what is computed and then exchanged."""
+    links = {"tx_kbps": [20_000] * WORKERS, "rx_kbps": [20_000] * WORKERS}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(links, file)
+        file.flush()
+        more = ["--transport", "sim", "--links", file.name, "--compute-ms", "30"]
+        first, again = train("bsp", more), train("bsp", more)
+        for key in ("accuracy", "seconds", "bytes_on_wire", "curves"):
+            assert first[key]["workers"] == again[key]["workers"] if key == "curves" else \
+                first[key] == again[key], f"{key} differs from run to run"
+        # Each rank hears five others: a fifth of the link for each, 1432 of 1518 bytes of a frame
+        # are payload, 5 % of the rate stays free.
+        exchange = first["params_bytes"] * 8 / (20e6 / (WORKERS - 1)) / 0.95 * 1518 / 1432
+        expected = first["steps"] * (0.030 + exchange)
+        print(f"virtual time: {first['seconds']:.3f} s, computed {expected:.3f} s")
+        assert abs(first["seconds"] - expected) <= 0.1 * expected
+        for policy in ("osp", "losp mix=compensate:1", "losp mix=compensate:1 codec=slim:0.3,0.15"):
+            train(policy, more)
+        hidden = train("osp2", more)
+        assert hidden["seconds"] < 0.85 * first["seconds"], "the rest is hidden in the computing"
 
 
 if __name__ == "__main__":
