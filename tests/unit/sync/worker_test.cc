@@ -32,6 +32,7 @@ class Workers : public testing::TestWithParam<const char*> {
   }
 
   void serve(std::uint32_t world) {
+    store_.reset();
     StoreAddress address;
     address.path = folder_ + "/store";
     auto store = StoreServer::start(address, world);
@@ -53,6 +54,12 @@ class Workers : public testing::TestWithParam<const char*> {
   /// Runs `body(worker, parameters)` for every rank in a thread of its own. Rank r starts with r.
   template <class Body>
   std::vector<std::vector<float>> run(std::uint32_t world, const std::string& policy, Body body) {
+    return run_in_layers(world, policy, {}, body);
+  }
+  /// The same with layers of these sizes, unless there are none.
+  template <class Body>
+  std::vector<std::vector<float>> run_in_layers(std::uint32_t world, const std::string& policy,
+                                                const std::vector<std::size_t>& layers, Body body) {
     serve(world);
     std::vector<std::vector<float>> parameters(world);
     std::vector<std::thread> threads;
@@ -61,7 +68,8 @@ class Workers : public testing::TestWithParam<const char*> {
       threads.emplace_back([&, rank] {
         auto worker = Worker::join(config(rank, world, policy));
         ASSERT_TRUE(worker) << worker.error().message;
-        auto added = (*worker)->add_parameters(parameters[rank]);
+        auto added = layers.empty() ? (*worker)->add_parameters(parameters[rank])
+                                    : (*worker)->add_layers(parameters[rank], layers);
         ASSERT_TRUE(added) << added.error().message;
         body(**worker, parameters[rank]);
       });
@@ -113,6 +121,77 @@ TEST_P(Workers, GradientMeanIsThatOfAllRanks) {
     EXPECT_TRUE(worker.leave());
   });
   for (const auto& values : end) EXPECT_FLOAT_EQ(values[kCount - 1], 1.0F);
+}
+
+// Every layer changes hands twice a round, while frames of others arrive.
+TEST_P(Workers, LayersAreHandedOverOneByOne) {
+  const std::vector<std::size_t> layers{11, 20'000, 10'000};
+  for (const char* policy : {"p3", "p3 order=fifo"}) {
+    run_in_layers(3, policy, layers, [&](Worker& worker, std::vector<float>& gradients) {
+      const auto value = [](Rank rank, int step, std::size_t layer) {
+        return static_cast<float>(rank + 1) * static_cast<float>(step + 1) +
+               static_cast<float>(layer);
+      };
+      for (int step = 0; step < 20; ++step) {
+        std::size_t at = kCount;
+        for (std::size_t l = layers.size(); l-- > 0;) {
+          at -= layers[l];
+          std::fill_n(gradients.begin() + static_cast<std::ptrdiff_t>(at), layers[l],
+                      value(worker.rank(), step, l));
+          worker.push_layer(l);
+        }
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+          ASSERT_TRUE(worker.wait_layer(l));
+          // Sums of small integers and their thirds.
+          const float mean = (value(0, step, l) + value(1, step, l) + value(2, step, l)) / 3.0F;
+          for (std::size_t i = 0; i < layers[l]; i += 997) ASSERT_FLOAT_EQ(gradients[at + i], mean);
+          at += layers[l];
+        }
+        const auto report = worker.wait();
+        ASSERT_TRUE(report) << report.error().message;
+        EXPECT_TRUE(report->verified);
+        EXPECT_EQ(report->receivers.size(), 2U);
+        EXPECT_EQ(report->rx_payload_bytes, 2 * kCount * sizeof(float));
+      }
+      EXPECT_TRUE(worker.leave());
+    });
+  }
+}
+
+TEST_P(Workers, LayersThatDoNotFitAreRefused) {
+  serve(1);
+  auto worker = Worker::join(config(0, 1, "p3"));
+  ASSERT_TRUE(worker);
+  std::vector<float> gradients(10);
+  const auto refused = [&](std::vector<std::size_t> sizes) {
+    const auto added = (*worker)->add_layers(gradients, sizes);
+    return added ? std::string() : added.error().message;
+  };
+  EXPECT_NE(refused({4, 5}).find("2 layers of 9 elements for 10"), std::string::npos);
+  EXPECT_NE(refused({4, 7}).find("do not divide 10 elements"), std::string::npos);
+  EXPECT_NE(refused({10, 0}).find("do not divide"), std::string::npos);
+  EXPECT_NE(refused({}).find("0 layers"), std::string::npos);
+}
+
+TEST_P(Workers, ServersAndStagesKeepAllRanksTogether) {
+  for (const char* policy : {"route=ps:2", "osp2 pace=stages:0.4", "osp2 route=ps:1"}) {
+    const auto end = run(4, policy, [](Worker& worker, std::vector<float>& parameters) {
+      // All start from the same parameters.
+      std::fill(parameters.begin(), parameters.end(), 0.0F);
+      for (int step = 0; step < 25; ++step) {
+        for (auto& w : parameters) w += 0.25F * static_cast<float>(worker.rank());
+        auto closed = worker.step();
+        ASSERT_TRUE(closed) << closed.error().message;
+        for (const auto& round : *closed) EXPECT_TRUE(round.verified);
+      }
+      auto rest = worker.finish();
+      ASSERT_TRUE(rest) << rest.error().message;
+      EXPECT_TRUE(worker.leave());
+    });
+    for (const auto& values : end) {
+      for (std::size_t i = 0; i < kCount; i += 101) ASSERT_NEAR(values[i], 25 * 0.375F, 1e-4);
+    }
+  }
 }
 
 TEST_P(Workers, ARankThatLeavesWithoutGoodbyeIsNamedAndTheOthersGoOn) {
