@@ -5,13 +5,19 @@
                    [--data digits,generated:6000] [--workers 8] [--epochs N] [--compute-ms 2]
                    [--links 50000] [--slow 1] [--csv FILE] [--plot FILE.svg] [POLICY...]
     convergence.py --claims [...]
+    convergence.py --staleness [...]
 
-Links are loopback, paced at --links kbit/s per rank as a stand-in for a network of that rate;
-computing is a sleep of --compute-ms per step, --slow times that on rank 0. All systems take equally
-many steps, but that under overlap faster ranks do more (--steps-by-speed). `to 95 %` is the first
+With --transport sim (the default) jobs run in virtual time: links of --links kbit/s per rank are
+simulated and enforced, real gradients are computed, and computing takes --compute-ms per step,
+--slow times that on rank 0. So figures do not depend on this machine. With another transport the
+ranks are processes, links are loopback paced at that rate, and computing sleeps as long. All
+systems take equally many steps, but that under overlap faster ranks do more (--steps-by-speed). `to 95 %` is the first
 time at which the mean of the workers' newest models reached 0.95 on the test set (median over the
 seeds that did, and how many did); accuracy and loss are of that mean model at the end, with the
 half width of their 95 % interval (t) over the seeds.
+
+--staleness compares the systems that bear it at 0 to 8 steps of it: ssp:s (0 = bsp), DASO's stale:S
+with periodic:8, and osp with at most K steps beyond a departure.
 
 --claims instead judges what the systems promise, on each data set and split, by differences between
 runs of the same seed: their mean, and its one-sided 95 % bounds. `holds`: the bound on the bad
@@ -28,6 +34,9 @@ import training_runs as runs
 
 SYSTEMS = ["bsp", "osp", "losp mix=compensate:1", "losp", "slim", "select=all pace=periodic:4",
            "select=selmcast:2", "select=selmcast:3"]
+STALENESS = ([f"select=all pace=ssp:{s}" for s in (0, 1, 2, 4, 8)] +
+             [f"select=all pace=periodic:8 mix=stale:{s}" for s in (1, 2, 4, 8)] +
+             [f"osp pace=overlap:{k}" for k in (1, 2, 4, 8)])
 CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "osp", "losp"]
 # As many steps of a worker as make the systems settle: about 300 (digits) and 600.
 EPOCHS = {"digits": 14, "generated": 8}
@@ -39,15 +48,14 @@ def setup_of(options, data, split):
     # A point about every fiftieth of the run, whatever the size of an epoch.
     return runs.Setup(options.program, data, split, epochs, [options.links] * options.workers,
                       options.compute_ms, slowdown, options.model, options.hidden,
-                      options.curve_steps)
+                      options.curve_steps, transport=options.transport)
 
 
 def measure(options, setup, policies, csv):
     """System -> results of its seeds. Seeds outside, so that a busy moment hits all systems."""
     results = {policy: [] for policy in policies}
     for seed in range(1, options.seeds + 1):
-        for policy in policies:
-            result = runs.train(setup, policy, seed)
+        for policy, result in zip(policies, runs.train_all(setup, policies, seed)):
             results[policy].append(result)
             csv.extend(runs.csv_rows(setup, policy, seed, result))
     return results
@@ -131,7 +139,9 @@ def arguments():
     parser.add_argument("--compute-ms", type=float, default=2.0)
     parser.add_argument("--links", type=int, default=50_000)
     parser.add_argument("--slow", type=float, default=1.0)
+    parser.add_argument("--transport", default="sim")
     parser.add_argument("--claims", action="store_true")
+    parser.add_argument("--staleness", action="store_true")
     parser.add_argument("--csv")
     parser.add_argument("--plot")
     options = parser.parse_args()
@@ -144,12 +154,15 @@ def main():
     options = arguments()
     default = "digits,generated:6000" if options.claims else "digits"
     data_sets = (options.data or default).split(",")
-    policies = CLAIMED if options.claims else options.policies or SYSTEMS
+    listed = STALENESS if options.staleness else SYSTEMS
+    policies = CLAIMED if options.claims else options.policies or listed
     csv = [runs.CSV_HEADER]
     load = os.getloadavg()[0]
     print(runs.machine_facts())
-    print(f"{options.workers} ranks on this machine, loopback paced at {options.links / 1000:g} "
-          f"Mbit/s a rank, {options.compute_ms:g} ms of computing per step, rank 0 "
+    where = "virtual time, simulated links of" if options.transport == "sim" else (
+        "processes of this machine, loopback paced at")
+    print(f"{options.workers} ranks, {where} {options.links / 1000:g} Mbit/s, "
+          f"{options.compute_ms:g} ms of computing per step, rank 0 "
           f"{options.slow:g} times that; {options.seeds} seeds")
     chart = runs.Chart("median over the seeds; bands: least to largest")
     for data in data_sets:
@@ -161,7 +174,8 @@ def main():
                 print_claims(setup, results)
             for field, high in (("accuracy", 1.0), ("loss", None)):
                 chart.add(f"{field}: {data}, {split} split", results, field, 0.0, high)
-    print(runs.load_note(load))
+    if options.transport != "sim":
+        print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

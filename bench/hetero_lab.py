@@ -23,7 +23,6 @@ named at the end replace the list, --add extends it. No new seed is begun when i
 --minutes."""
 
 import argparse
-import concurrent.futures
 import math
 import os
 import statistics
@@ -71,11 +70,7 @@ def measure(options, setup, policies, csv):
             print(f"seeds {seed}..{options.seeds} left out: they would end after "
                   f"{options.minutes:g} minutes")
             break
-        # Simulated jobs use a thread each; real ones must not disturb one another.
-        at_a_time = (os.cpu_count() or 1) if setup.transport == "sim" else 1
-        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-            done = list(pool.map(lambda policy: runs.train(setup, policy, seed), policies))
-        for policy, result in zip(policies, done):
+        for policy, result in zip(policies, runs.train_all(setup, policies, seed)):
             results[policy].append(result)
             csv.extend(runs.csv_rows(setup, policy, seed, result))
     return results
@@ -134,7 +129,8 @@ def main():
     print(f"{one['params_bytes']} bytes of parameters, {one['steps']} steps per worker, "
           f"{len(results[policies[0]])} seeds")
     print_table(results)
-    print(runs.load_note(load))
+    if options.transport != "sim":
+        print(runs.load_note(load))
     if options.csv:
         runs.write_lines(options.csv, csv)
     if options.plot:

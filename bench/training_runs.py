@@ -1,6 +1,7 @@
 """What the training benches share: running `selmcast train`, statistics over seeds, machine facts,
 and curves as SVG."""
 
+import concurrent.futures
 import dataclasses
 import json
 import math
@@ -60,6 +61,13 @@ def train(setup, policy, seed):
     if done.returncode != 0:
         sys.exit(f"{policy}, seed {seed}: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+def train_all(setup, policies, seed):
+    """One run per policy. Simulated jobs use a thread each, real ones must not disturb each other."""
+    at_a_time = (os.cpu_count() or 1) if setup.transport == "sim" else 1
+    with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+        return list(pool.map(lambda policy: train(setup, policy, seed), policies))
 
 
 def curve(result):
