@@ -11,8 +11,8 @@ With --transport sim (the default) jobs run in virtual time: links of --links kb
 simulated and enforced, real gradients are computed, and computing takes --compute-ms per step,
 --slow times that on rank 0. So figures do not depend on this machine. With another transport the
 ranks are processes, links are loopback paced at that rate, and computing sleeps as long. All
-systems take equally many steps, but that under overlap faster ranks do more (--steps-by-speed). `to 95 %` is the first
-time at which the mean of the workers' newest models reached 0.95 on the test set (median over the
+systems take equally many steps, but that under overlap faster ranks do more (--steps-by-speed).
+`to 95 %` is the first time at which the mean of the workers' newest models reached 0.95 on the test set (median over the
 seeds that did, and how many did); accuracy and loss are of that mean model at the end, with the
 half width of their 95 % interval (t) over the seeds.
 

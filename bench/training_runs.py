@@ -64,7 +64,7 @@ def train(setup, policy, seed):
 
 
 def train_all(setup, policies, seed):
-    """One run per policy. Simulated jobs use a thread each, real ones must not disturb each other."""
+    """A run per policy. Simulated jobs use a thread each, real ones must not disturb each other."""
     at_a_time = (os.cpu_count() or 1) if setup.transport == "sim" else 1
     with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
         return list(pool.map(lambda policy: train(setup, policy, seed), policies))
