@@ -12,9 +12,9 @@ simulated and enforced, real gradients are computed, and computing takes --compu
 --slow times that on rank 0. So figures do not depend on this machine. With another transport the
 ranks are processes, links are loopback paced at that rate, and computing sleeps as long. All
 systems take equally many steps, but that under overlap faster ranks do more (--steps-by-speed).
-`to 95 %` is the first time at which the mean of the workers' newest models reached 0.95 on the test set (median over the
-seeds that did, and how many did); accuracy and loss are of that mean model at the end, with the
-half width of their 95 % interval (t) over the seeds.
+`to 95 %` is the first time at which the mean of the workers' newest models reached 0.95 on the
+test set (median over the seeds that did, and how many did); accuracy and loss are of that mean
+model at the end, with the half width of their 95 % interval (t) over the seeds.
 
 --staleness compares the systems that bear it at 0 to 8 steps of it: ssp:s (0 = bsp), DASO's stale:S
 with periodic:8, and osp with at most K steps beyond a departure.

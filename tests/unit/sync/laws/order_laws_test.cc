@@ -1,0 +1,227 @@
+// Laws of the Order axis, on the chunks that layers post: what goes first, that nobody starves, and
+// that credit is never exceeded. Every order stands once in orders().
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/random.h"
+#include "base/shuffle.h"
+#include "bench/null_transport.h"
+#include "sync/layers/layer_rounds.h"
+
+namespace selmcast {
+namespace {
+
+constexpr std::uint32_t kJob = 9;
+constexpr std::size_t kLayers = 6;
+constexpr std::uint32_t kPayload = 1432, kChunk = 4;
+
+/// Posts of data, in order: which layer and which of its frames.
+class Recorder final : public Transport {
+ public:
+  struct Post {
+    std::uint16_t layer;
+    std::uint64_t first, end;  ///< Bytes of the layer.
+  };
+  const Capabilities& capabilities() const noexcept override { return null_.capabilities(); }
+  PeerAddress address() const override { return {}; }
+  Result<Region> register_memory(std::span<const std::byte> memory) override {
+    return null_.register_memory(memory);
+  }
+  Result<Endpoint> connect(const PeerAddress& address) override { return null_.connect(address); }
+  Result<Membership> join(GroupAddress group, JoinAs as) override { return null_.join(group, as); }
+  PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override {
+    for (const SendRequest& request : requests) note(request);
+    return null_.post_sends(requests);
+  }
+  PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override {
+    return null_.post_receives(requests);
+  }
+  std::size_t poll(std::span<Completion> out) noexcept override { return null_.poll(out); }
+  void wait(Duration) noexcept override {}
+  void wake() noexcept override {}
+  TransportCounters counters() const noexcept override { return {}; }
+  std::string last_error() const override { return {}; }
+
+  std::vector<Post> posts;
+
+ private:
+  void release(detail::HandleKind, std::uint32_t) noexcept override {}
+  void note(const SendRequest& request) {
+    for (std::size_t s = 0; s + 1 < request.slices.size(); s += 2) {
+      std::vector<std::byte> frame(request.slices[s].data,
+                                   request.slices[s].data + request.slices[s].bytes);
+      frame.insert(frame.end(), request.slices[s + 1].data,
+                   request.slices[s + 1].data + request.slices[s + 1].bytes);
+      const auto parsed = parse_frame(frame, kJob);
+      ASSERT_EQ(parsed.error, FrameError::none);
+      const auto& h = parsed.header;
+      if (s == 0) posts.push_back({h.stream, h.offset, h.offset});
+      EXPECT_EQ(posts.back().layer, h.stream);
+      posts.back().end = h.offset + h.length;
+    }
+  }
+  NullTransport null_;
+};
+
+/// One rank that sends layers to another, which is the test.
+class OneSender {
+ public:
+  OneSender(OrderKind order, const std::vector<std::size_t>& sizes) : sizes_(sizes) {
+    std::size_t all = 0;
+    for (const auto size : sizes) all += size;
+    gradients_.resize(all);
+    EngineConfig config;
+    config.job = kJob;
+    config.world = 2;
+    config.mix = MixKind::sgd;
+    config.order = order;
+    config.timeout = std::chrono::hours(1);
+    port_ = FramePort::make(transport, kJob, 0, 2, kChunk, kLayers).value();
+    EXPECT_TRUE(port_->connect(1, {}));
+    const StreamShape shape{all * sizeof(float), kPayload, kChunk};
+    layers.emplace(*port_, config, shape,
+                   LayerMemory{gradients_, std::as_writable_bytes(std::span(gradients_)), 0},
+                   sizes);
+    RoundPlan plan;
+    plan.receivers = {1};
+    plan.rate = {100'000, 1};
+    epoch.program.cycle = {plan};
+    epoch.lanes = {{LaneSpec{port_->destination(1), {1}, false, {}}}};
+    layers->prepare(epoch, ReceiveSettings{.shape = shape}, 1);
+    layers->begin(epoch, 0, 100'000, now);
+  }
+  void control(FrameKind kind, std::size_t layer, std::uint64_t offset) {
+    ParsedFrame frame;
+    frame.header = {.kind = kind,
+                    .job = kJob,
+                    .sender = 1,
+                    .stream = static_cast<std::uint16_t>(layer),
+                    .offset = offset};
+    layers->on_control(epoch, frame, now);
+  }
+  std::uint64_t bytes(std::size_t layer) const { return sizes_[layer] * sizeof(float); }
+  void turn() {
+    layers->progress(now);
+    port_->flush();
+    std::array<Completion, 64> done;
+    for (std::size_t n; (n = transport.poll(done)) > 0;) {
+      for (const Completion& c : std::span(done).first(n)) port_->on_send_completion(c);
+    }
+  }
+
+  Recorder transport;
+  TimePoint now{};
+  EpochState epoch;
+  std::optional<LayerRounds> layers;
+
+ private:
+  std::vector<std::size_t> sizes_;
+  std::vector<float> gradients_;
+  std::unique_ptr<FramePort> port_;
+};
+
+struct Case {
+  std::vector<std::size_t> sizes, pushed;            ///< Layers, in the order of their pushes.
+  std::map<std::size_t, std::size_t> pushed_before;  ///< Layer -> posts that there were by then.
+  std::vector<Recorder::Post> posts;
+};
+
+/// Layers of random sizes pushed in a random order at random times; credit comes in steps or at
+/// once.
+Case play(OrderKind order, std::uint64_t seed, bool credit_at_once) {
+  SplitMix64 random(seed);
+  Case out;
+  for (std::size_t l = 0; l < kLayers; ++l) out.sizes.push_back(1 + random.below(20'000));
+  out.pushed.resize(kLayers);
+  std::vector<std::uint32_t> drawn(kLayers);
+  std::iota(drawn.begin(), drawn.end(), 0U);
+  shuffle(drawn, random);
+  out.pushed.assign(drawn.begin(), drawn.end());
+  OneSender sender(order, out.sizes);
+  std::vector<std::uint64_t> credit(kLayers, 0);
+  std::vector<bool> acked(kLayers, false);
+  std::size_t pushed = 0;
+  for (int turn = 0; turn < 20'000 && !sender.layers->done(); ++turn) {
+    sender.now += std::chrono::microseconds(random.below(400));
+    if (pushed < kLayers && random.below(20) == 0) {
+      out.pushed_before[out.pushed[pushed]] = sender.transport.posts.size();
+      sender.layers->push(out.pushed[pushed++]);
+    }
+    for (std::size_t l = 0; l < kLayers; ++l) {
+      const std::uint64_t whole = sender.bytes(l);
+      if (credit[l] < whole && (credit_at_once || random.below(10) == 0)) {
+        const std::uint64_t frames = 1 + random.below(12);
+        credit[l] = credit_at_once ? whole : std::min(whole, credit[l] + frames * kPayload);
+        sender.control(FrameKind::credit, l, credit[l]);
+      }
+    }
+    const auto before = sender.transport.posts.size();
+    sender.turn();
+    for (std::size_t p = before; p < sender.transport.posts.size(); ++p) {
+      const auto& post = sender.transport.posts[p];
+      EXPECT_LE(post.end, credit[post.layer]) << "beyond the credit of layer " << post.layer;
+      if (post.end == sender.bytes(post.layer)) acked[post.layer] = true;
+    }
+    for (std::size_t l = 0; l < kLayers; ++l) {
+      if (acked[l]) sender.control(FrameKind::ack, l, 0);
+    }
+  }
+  EXPECT_TRUE(sender.layers->done()) << "a layer starved";
+  out.posts = sender.transport.posts;
+  return out;
+}
+
+class OrderLaws : public testing::TestWithParam<OrderKind> {};
+
+TEST_P(OrderLaws, EveryByteGoesOutOnceAndNobodyStarves) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto played = play(GetParam(), seed, seed % 2 == 0);
+    std::vector<std::uint64_t> sent(kLayers, 0);
+    for (const auto& post : played.posts) {
+      EXPECT_EQ(post.first, sent[post.layer]) << "layer " << post.layer;
+      sent[post.layer] = post.end;
+    }
+    for (std::size_t l = 0; l < kLayers; ++l) {
+      EXPECT_EQ(sent[l], played.sizes[l] * sizeof(float));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OrderLaws, testing::Values(OrderKind::fifo, OrderKind::priority));
+
+// What is ready goes before everything that it outranks, but for the chunk that was posted already.
+TEST(OrderLaw, PriorityIsInvertedByNoChunkAfterTheHandOver) {
+  std::size_t overtaken = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto played = play(OrderKind::priority, seed, true);
+    for (std::size_t p = 0; p < played.posts.size(); ++p) {
+      const auto low = played.posts[p].layer;
+      for (std::size_t high = 0; high < low; ++high) {
+        if (p < played.pushed_before.at(high)) continue;
+        const bool left =
+            std::any_of(played.posts.begin() + static_cast<std::ptrdiff_t>(p), played.posts.end(),
+                        [&](const auto& post) { return post.layer == high; });
+        EXPECT_FALSE(left) << "layer " << low << " went before what was left of layer " << high;
+      }
+      if (p > 0 && played.posts[p - 1].layer > low) ++overtaken;
+    }
+  }
+  EXPECT_GT(overtaken, 60U) << "no layer ever overtook another: the law was not tried";
+}
+
+TEST(OrderLaw, FifoSendsLayersWholeInTheOrderOfTheHandOver) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const auto played = play(OrderKind::fifo, seed, true);
+    std::vector<std::size_t> order;
+    for (const auto& post : played.posts) {
+      if (order.empty() || order.back() != post.layer) order.push_back(post.layer);
+    }
+    EXPECT_EQ(order, played.pushed);
+  }
+}
+
+}  // namespace
+}  // namespace selmcast
