@@ -137,6 +137,9 @@ void Engine::fail(Error error) {
   error_ = std::move(error);
   failed_.store(true, std::memory_order_release);
   unpark(closed_);
+  for (std::size_t l = 0; layers_ != nullptr && l < layers_->count(); ++l) {
+    unpark(layers_->closed(l));
+  }
   transport_.wake();
 }
 

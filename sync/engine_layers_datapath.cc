@@ -16,6 +16,7 @@ void Engine::set_up_layers() {
 }
 
 void Engine::push_layer(std::size_t layer) noexcept {
+  SELMCAST_CHECK(layers_ != nullptr && layer < layers_->count(), "a layer that was registered");
   layers_->push(layer);
   if (layers_pushed_++ == 0) {
     pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -14,9 +14,12 @@ Result<void> check_stages(const Words& words, const Policy& policy) {
                         is(Axis::codec, "split"), is(Axis::order, "class")};
   const auto given = std::count(std::begin(parts), std::end(parts), true);
   if (given != 0 && given != std::ssize(parts)) {
+    constexpr std::string_view kNames[] = {"pace=stages", "mix=lgp", "codec=split", "order=class"};
+    const auto missing = std::find(std::begin(parts), std::end(parts), false) - std::begin(parts);
     return bad_input(
-        "policy: pace=stages, mix=lgp, codec=split and order=class only work together; write the "
-        "name osp2 for all four, or none of them");
+        "policy: pace=stages, mix=lgp, codec=split and order=class only work together, and " +
+        std::string(kNames[missing]) +
+        " is missing; write the name osp2 without other words of these axes, or none of the four");
   }
   if (given != 0 && policy.select != SelectKind::all) {
     return bad_input(
@@ -167,6 +170,32 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
     policy.notices.emplace_back(
         "codec=slim with beta = alpha explores nothing: a coordinate that is not in the core may "
         "never travel; use beta below alpha");
+  }
+  return {};
+}
+
+Result<void> check_layers(const Policy& policy, std::size_t elements,
+                          std::span<const std::size_t> sizes) {
+  constexpr std::size_t kLayersMax = 4096;
+  if (policy.mix != MixKind::sgd || policy.pace != PaceKind::bsp ||
+      policy.route == RouteKind::servers) {
+    return bad_input(
+        "policy: layers are handed over one by one under mix=sgd pace=bsp with "
+        "route=star or unicast only (the name p3), found " +
+        to_string(policy));
+  }
+  std::size_t all = 0;
+  for (const std::size_t size : sizes) {
+    if (size == 0 || size > elements - all) {
+      return bad_input("layers: " + std::to_string(sizes.size()) + " layers do not divide " +
+                       std::to_string(elements) + " elements; each holds at least one");
+    }
+    all += size;
+  }
+  if (all != elements || sizes.size() > kLayersMax) {
+    return bad_input("layers: " + std::to_string(sizes.size()) + " layers of " +
+                     std::to_string(all) + " elements for " + std::to_string(elements) +
+                     "; they must cover all, and be at most " + std::to_string(kLayersMax));
   }
   return {};
 }

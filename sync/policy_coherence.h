@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/result.h"
@@ -19,5 +20,10 @@ using Words = std::array<std::optional<std::string_view>, kAxes>;
 /// Errors (bad_input) say which words do not go together, why, and what to change. Fills in what
 /// other words imply, and notices.
 Result<void> check_coherence(const Words& words, Policy& policy);
+
+/// Layers that are handed over one by one: whether the policy has such rounds, and whether `sizes`
+/// divide the elements. Errors (bad_input) say what is asked.
+Result<void> check_layers(const Policy& policy, std::size_t elements,
+                          std::span<const std::size_t> sizes);
 
 }  // namespace selmcast

@@ -6,6 +6,7 @@
 
 #include "base/wire.h"
 #include "selmcast/worker.h"
+#include "sync/policy_coherence.h"
 #include "sync/sim_rank.h"
 
 namespace selmcast {
@@ -28,7 +29,8 @@ class SimWorker final : public Worker {
     return rank_.set_up(parameters, {});
   }
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override {
-    return rank_.set_up(gradients, sizes);
+    auto ok = check_layers(*job_.policy, gradients.size(), sizes);
+    return ok ? rank_.set_up(gradients, sizes) : ok;
   }
   void push_layer(std::size_t layer) override { rank_.push_layer(layer); }
   Result<void> wait_layer(std::size_t layer) override { return rank_.wait_layer(layer); }

@@ -6,6 +6,7 @@
 
 #include "sync/control_thread.h"
 #include "sync/links.h"
+#include "sync/policy_coherence.h"
 #include "sync/roster.h"
 #include "sync/steps/stepper.h"
 #include "transport/open.h"
@@ -123,27 +124,7 @@ Result<void> JoinedWorker::open() {
 
 Result<void> JoinedWorker::add_layers(std::span<float> gradients,
                                       std::span<const std::size_t> sizes) {
-  constexpr std::size_t kLayersMax = 4096;
-  if (policy_.mix != MixKind::sgd || policy_.pace != PaceKind::bsp ||
-      policy_.route == RouteKind::servers) {
-    return bad_input(
-        "policy: layers are handed over one by one under mix=sgd pace=bsp with "
-        "route=star or unicast only (the name p3), found " +
-        to_string(policy_));
-  }
-  std::size_t all = 0;
-  for (const std::size_t size : sizes) {
-    if (size == 0 || size > gradients.size() - all) {
-      return bad_input("layers: " + std::to_string(sizes.size()) + " layers do not divide " +
-                       std::to_string(gradients.size()) + " elements; each holds at least one");
-    }
-    all += size;
-  }
-  if (all != gradients.size() || sizes.size() > kLayersMax) {
-    return bad_input("layers: " + std::to_string(sizes.size()) + " layers of " +
-                     std::to_string(all) + " elements for " + std::to_string(gradients.size()) +
-                     "; they must cover all, and be at most " + std::to_string(kLayersMax));
-  }
+  if (auto ok = check_layers(policy_, gradients.size(), sizes); !ok) return ok;
   if (auto ok = agree_on_layers(*store_, sizes, config_.timeout); !ok) return ok;
   return add(gradients, sizes);
 }

@@ -54,6 +54,9 @@ LayerRounds::~LayerRounds() = default;
 
 void LayerRounds::push(std::size_t layer) noexcept {
   auto& pushed = layers_[layer]->pushed;
+  SELMCAST_CHECK(pushed.load(std::memory_order_relaxed) ==
+                     layers_[layer]->closed.load(std::memory_order_acquire),
+                 "a layer is handed over once in a round");
   pushed.store(pushed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 

@@ -51,7 +51,7 @@ def equal_at_the_end(result):
 def killed(policy, equal=True):
     """SIGKILL in the middle of a job: the others merge and finish without it, with equal models if
     the policy says so."""
-    job = subprocess.Popen(command(policy, epochs=120, timeout=3),
+    job = subprocess.Popen(command(policy, epochs=120, timeout=6),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
     while len(children_of(job.pid)) < WORKERS and job.poll() is None:

@@ -53,7 +53,10 @@ class BadInput(unittest.TestCase):
             "select=nearest": ("nearest", "all, selmcast:p"),
             "select=all select=all": ("select",),
             "colour=red": ("colour", "axes"),
-            "pace=stages": ("pace", "later"),
+            "route=ring": ("route", "later"),
+            "pace=stages": ("pace=stages", "osp2"),
+            "route=ps:9": ("route=ps:9", "4 workers"),
+            "order=priority": ("order=priority", "mix=sgd"),
             "pace=ssp:2": ("pace=ssp", "selmcast train"),
             "pace=async": ("async", "selmcast train"),
             "pace=ssp": ("number of steps", "pace=ssp:2"),
@@ -184,7 +187,7 @@ class BadInput(unittest.TestCase):
     def test_transport_and_interface(self):
         self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "auto, shm, uring, sim")
         worker = self.worker(0, 1, f"file:{self.folder}/store")[1:-2]
-        for command in (["probe"], ["train"], worker):
+        for command in (["probe"], worker):
             with self.subTest(command=command[0]):
                 self.refuse([*command, "--transport", "sim"], "sim", "auto", "shm", "uring")
                 self.refuse([*command, "--transport", "tcp"], "tcp", "auto, shm, uring")
