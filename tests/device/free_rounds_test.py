@@ -51,7 +51,7 @@ def train(policy, transport):
 
 
 def killed(policy, transport):
-    job = subprocess.Popen(command(policy, transport, epochs=40, timeout=3),
+    job = subprocess.Popen(command(policy, transport, epochs=40, timeout=6),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, text=True)
     while len(children_of(job.pid)) < WORKERS and job.poll() is None:
