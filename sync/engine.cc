@@ -54,10 +54,19 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       encoded_.resize(shape_.bytes);
       stream_ = encoded_;
     }
-    std::optional<PairCredit> credit;
-    if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
-    accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic,
-                                                 config_.element, std::move(credit), config_.keyed);
+    auto region = transport_.register_memory(stream_);
+    if (!region) return std::move(region).error();
+    stream_region_ = std::move(region).value();
+    // Layers have accumulators of their own.
+    if (config_.layers.empty()) {
+      std::optional<PairCredit> credit;
+      if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
+      accumulator_ =
+          std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element,
+                                        std::move(credit), config_.keyed);
+    } else {
+      set_up_layers();
+    }
   } catch (const std::bad_alloc&) {
     const std::uint64_t bytes = parameters.size_bytes() * (config_.deterministic ? 2 : 1) +
                                 (encoded_.empty() ? 0 : shape_.bytes);
@@ -65,11 +74,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
   }
-  auto region = transport_.register_memory(stream_);
-  if (!region) return std::move(region).error();
-  stream_region_ = std::move(region).value();
   if (config_.free) set_up_free();
-  if (!config_.layers.empty()) set_up_layers();
   return {};
 }
 

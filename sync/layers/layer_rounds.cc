@@ -7,7 +7,6 @@
 namespace selmcast {
 
 struct LayerRounds::Layer {
-  Elements elements;
   StreamShape shape;
   std::span<float> own;
   std::span<std::byte> sent;
@@ -21,8 +20,7 @@ struct LayerRounds::Layer {
 
   Layer(const Elements& which, const StreamShape& how, const LayerMemory& memory,
         const EngineConfig& config)
-      : elements(which),
-        shape(how),
+      : shape(how),
         own(memory.parameters.subspan(which.first, which.count)),
         sent(memory.stream.subspan(which.first * bytes_of(config.element),
                                    which.count * bytes_of(config.element))),
