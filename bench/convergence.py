@@ -6,6 +6,7 @@
                    [--links 50000] [--slow 1] [--csv FILE] [--plot FILE.svg] [POLICY...]
     convergence.py --claims [...]
     convergence.py --staleness [...]
+    convergence.py --grid [...]
 
 With --transport sim (the default) jobs run in virtual time: links of --links kbit/s per rank are
 simulated and enforced, real gradients are computed, and computing takes --compute-ms per step,
@@ -23,6 +24,11 @@ with periodic:8, and osp with at most K steps beyond a departure.
 runs of the same seed: their mean, and its one-sided 95 % bounds. `holds`: the bound on the bad
 side is still within the claim; `does not hold`: the bound on the good side is not; `undecided`
 otherwise.
+
+--grid does all of this on both data sets: every named system and the words that bear on accuracy,
+their claims, and then staleness. --single-process (implied by --grid) puts a single process beside
+them, which does as many steps on the samples of all workers together. `samples` is how many samples
+all workers together had seen when the mean of their models after equally many steps reached 0.95.
 """
 
 import argparse
@@ -33,11 +39,19 @@ import sys
 import training_runs as runs
 
 SYSTEMS = ["bsp", "osp", "losp mix=compensate:1", "losp", "slim", "select=all pace=periodic:4",
-           "select=selmcast:2", "select=selmcast:3"]
+           "select=selmcast:2", "select=selmcast:3", "selmcast-ssp"]
+GRID = ["bsp", "select=all route=ps:2 mix=sgd", "p3", "osp2", "slim", "slim mix=compensate:0",
+        "select=selmcast:2", "select=selmcast:3", "select=selmcast:2 mix=age", "orpheus", "gossip",
+        "select=selmcast:2 pace=ssp:2", "selmcast-ssp", "select=all pace=periodic:4",
+        "select=all pace=periodic:4 mix=stale:2", "osp", "losp mix=compensate:1", "losp",
+        "select=all pace=async"]
+DRAWN = ["bsp", "p3", "osp2", "slim", "select=selmcast:2", "select=selmcast:3", "orpheus", "gossip",
+         "osp", "losp"]  # Of the grid: what twelve colours still keep apart.
 STALENESS = ([f"select=all pace=ssp:{s}" for s in (0, 1, 2, 4, 8)] +
              [f"select=all pace=periodic:8 mix=stale:{s}" for s in (1, 2, 4, 8)] +
              [f"osp pace=overlap:{k}" for k in (1, 2, 4, 8)])
-CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "osp", "losp"]
+CLAIMED = ["bsp", "select=selmcast:2", "select=selmcast:3", "slim", "slim mix=compensate:0", "osp",
+           "losp"]
 # As many steps of a worker as make the systems settle: about 300 (digits) and 600.
 EPOCHS = {"digits": 14, "generated": 8}
 
@@ -48,34 +62,55 @@ def setup_of(options, data, split):
     # A point about every fiftieth of the run, whatever the size of an epoch.
     return runs.Setup(options.program, data, split, epochs, [options.links] * options.workers,
                       options.compute_ms, slowdown, options.model, options.hidden,
-                      options.curve_steps, transport=options.transport)
+                      options.curve_steps, references=options.grid or options.single_process,
+                      transport=options.transport)
 
 
 def measure(options, setup, policies, csv):
     """System -> results of its seeds. Seeds outside, so that a busy moment hits all systems."""
     results = {policy: [] for policy in policies}
     for seed in range(1, options.seeds + 1):
-        for policy, result in zip(policies, runs.train_all(setup, policies, seed)):
+        done = runs.train_all(setup, policies, seed, options.at_a_time)
+        for policy, result in zip(policies, done):
             results[policy].append(result)
             csv.extend(runs.csv_rows(setup, policy, seed, result))
     return results
 
 
+def when(moments, seeds, unit, digits):
+    """Median over the seeds that got there, and how many did."""
+    reached = [moment for moment in moments if moment is not None]
+    text = f"{statistics.median(reached):7.{digits}f}" if reached else "      -"
+    return f"{text}{unit} ({len(reached)}/{len(seeds)})"
+
+
+def print_single_process(setup, seeds):
+    """The reference runs of the first system's seeds: they do not depend on a policy."""
+    curves = [one["curves"]["baseline"] for one in seeds]
+    accuracy, half = runs.interval([curve[-1]["accuracy"] for curve in curves])
+    loss, loss_half = runs.interval([curve[-1]["loss"] for curve in curves])
+    samples = when([runs.samples_to_target(setup, one, "baseline") for one in seeds], seeds, "", 0)
+    print(f"{'(single process)':40} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
+          f"    -  {samples}", flush=True)
+
+
 def print_table(setup, results):
     print(f"\n{setup.data}, {setup.split} split, {setup.model}, {setup.workers} workers")
-    print("policy                       accuracy       loss           worst  to 95 %         "
+    print(f"{'policy':40} accuracy     loss           worst  samples           to 95 %           "
           "all steps  rounds        MB sent")
+    if setup.references:
+        print_single_process(setup, next(iter(results.values())))
     for policy, seeds in results.items():
         accuracy, half = runs.interval([one["accuracy"] for one in seeds])
         loss, loss_half = runs.interval([runs.curve(one)[-1]["loss"] for one in seeds])
         worst = min(one["worker_accuracy"]["min"] for one in seeds)
-        reached = [t for t in map(runs.time_to_target, seeds) if t is not None]
-        when = f"{statistics.median(reached):6.2f} s" if reached else "       -"
+        samples = when([runs.samples_to_target(setup, one) for one in seeds], seeds, "", 0)
+        time = when(map(runs.time_to_target, seeds), seeds, " s", 2)
         seconds = statistics.median(one["seconds"] for one in seeds)
         megabytes = statistics.median(one["bytes_on_wire"] for one in seeds) / 1e6
         rounds = statistics.median(one["rounds"] for one in seeds)
-        print(f"{policy:28} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
-              f"{worst:.3f}  {when} ({len(reached)}/{len(seeds)})  {seconds:6.2f} s  {rounds:6.0f} "
+        print(f"{policy:40} {accuracy:.3f} +-{half:.3f}  {loss:.3f} +-{loss_half:.3f}  "
+              f"{worst:.3f}  {samples}  {time}  {seconds:6.2f} s  {rounds:6.0f} "
               f"of {seeds[0]['steps']}  {megabytes:7.1f}", flush=True)
 
 
@@ -104,7 +139,7 @@ def print_claims(setup, results):
             differences.append(runs.value_at(losp, moment, "accuracy") -
                                runs.value_at(osp, moment, "accuracy"))
         label = f"losp no worse than osp at {name} the shorter run"
-        print(f"  (a) {label:58} {verdict(differences, 0.0)}")
+        print(f"  (a) {label:62} {verdict(differences, 0.0)}")
 
     def accuracy(result):
         return result["accuracy"]
@@ -113,12 +148,14 @@ def print_claims(setup, results):
         return statistics.median(a[field] / b[field]
                                  for a, b in zip(results[policy], results["bsp"]))
 
-    label = f"slim within 1.5 points of bsp, {share('slim', 'bytes_on_wire'):.2f} of its bytes"
-    print(f"  (b) {label:58} {verdict(paired(results, 'slim', 'bsp', accuracy), -0.015)}")
+    for policy in ("slim", "slim mix=compensate:0"):
+        part = share(policy, "bytes_on_wire")
+        label = f"{policy} within 1.5 points of bsp, {part:.2f} of its bytes"
+        print(f"  (b) {label:62} {verdict(paired(results, policy, 'bsp', accuracy), -0.015)}")
     for policy in ("select=selmcast:2", "select=selmcast:3"):
         label = (f"{policy[7:]} within 1.5 points of bsp, {share(policy, 'seconds'):.2f} of its "
                  "time")
-        print(f"  (c) {label:58} {verdict(paired(results, policy, 'bsp', accuracy), -0.015)}",
+        print(f"  (c) {label:62} {verdict(paired(results, policy, 'bsp', accuracy), -0.015)}",
               flush=True)
 
 
@@ -142,20 +179,23 @@ def arguments():
     parser.add_argument("--transport", default="sim")
     parser.add_argument("--claims", action="store_true")
     parser.add_argument("--staleness", action="store_true")
+    parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--single-process", action="store_true")
+    parser.add_argument("--at-a-time", type=int, help="simulated jobs (default: one per processor)")
     parser.add_argument("--csv")
     parser.add_argument("--plot")
     options = parser.parse_args()
-    if options.claims and options.policies:
-        sys.exit("--claims judges named systems; leave the policies out")
+    if (options.claims or options.grid) and options.policies:
+        sys.exit("--claims and --grid take named systems; leave the policies out")
     return options
 
 
 def main():
     options = arguments()
-    default = "digits,generated:6000" if options.claims else "digits"
+    default = "digits,generated:6000" if options.claims or options.grid else "digits"
     data_sets = (options.data or default).split(",")
     listed = STALENESS if options.staleness else SYSTEMS
-    policies = CLAIMED if options.claims else options.policies or listed
+    policies = GRID if options.grid else CLAIMED if options.claims else options.policies or listed
     csv = [runs.CSV_HEADER]
     load = os.getloadavg()[0]
     print(runs.machine_facts())
@@ -170,10 +210,13 @@ def main():
             setup = setup_of(options, data, split)
             results = measure(options, setup, policies, csv)
             print_table(setup, results)
-            if options.claims:
+            if options.claims or options.grid:
                 print_claims(setup, results)
+            if options.grid:
+                print_table(setup, measure(options, setup, STALENESS, csv))
+            drawn = {name: results[name] for name in (DRAWN if options.grid else policies)}
             for field, high in (("accuracy", 1.0), ("loss", None)):
-                chart.add(f"{field}: {data}, {split} split", results, field, 0.0, high)
+                chart.add(f"{field}: {data}, {split} split", drawn, field, 0.0, high)
     if options.transport != "sim":
         print(runs.load_note(load))
     if options.csv:

@@ -33,7 +33,8 @@ import training_runs as runs
 SYSTEMS = ["bsp", "bsp route=ps:1", "bsp route=ps:4", "p3", "osp2", "osp", "losp", "slim",
            "select=all pace=periodic:4", "select=all pace=ssp:2", "select=all pace=async",
            "select=selmcast:2", "select=selmcast:3", "select=selmcast:2 mix=age",
-           "select=selmcast:2 pace=ssp:2", "select=selmcast:2 pace=async",
+           "select=selmcast:2 pace=ssp:2", "selmcast-ssp pace=ssp:2,0.75",
+           "select=selmcast:2 pace=async",
            "select=selmcast:2 pace=periodic:4", "select=random:2"]
 
 

@@ -8,7 +8,7 @@
 
 namespace selmcast {
 
-class NullTransport final : public Transport {
+class NullTransport : public Transport {
  public:
   NullTransport() {
     capabilities_.name = "null";

@@ -1,12 +1,14 @@
 // What a round costs the application's thread: push(), which hands the round to the driver, while
 // that thread polls (spins), sleeps, or is busy with another round's frames; and from push() until
 // wait() returns. Every single call is timed; percentiles, because a mean hides the wake-ups.
+// With layers (order=priority) one to four application threads hand them over at the same time.
 //
 //   bench_submit [rounds = 20000]
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -26,11 +28,13 @@ enum class Idle { spin, yield, sleep };
 class Rig {
  public:
   Rig(std::unique_ptr<Transport> transport, Rank self, std::uint32_t ranks, std::size_t elements,
-      Idle idle)
+      Idle idle, std::size_t layers = 0)
       : transport_(std::move(transport)), self_(self), idle_(idle), parameters_(elements, 1.0F) {
-    policy_ = need(parse_policy("mix=average"));
-    engine_ = std::make_unique<Engine>(
-        *transport_, config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes));
+    policy_ = need(parse_policy(layers > 0 ? "p3" : "mix=average"));
+    auto config = config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes);
+    config.order = policy_.order;
+    config.layers.assign(layers, layers > 0 ? elements / layers : 0);
+    engine_ = std::make_unique<Engine>(*transport_, config);
   }
   ~Rig() {
     stop_.store(true, std::memory_order_release);
@@ -120,6 +124,52 @@ void measure(const std::string& name, std::vector<std::unique_ptr<Rig>> rigs, st
   print(name, "push to wait", times.round);
 }
 
+/// Layers of one rank, each handed over by one of `threads` threads, which begin a round together;
+/// the times of every single call.
+std::vector<double> play_layers(Engine& engine, std::size_t threads, std::size_t per_thread,
+                                std::size_t rounds) {
+  std::vector<std::vector<double>> times(threads);
+  std::atomic<std::size_t> ready{0};
+  std::barrier ended(static_cast<std::ptrdiff_t>(threads), [&]() noexcept {
+    need(engine.wait());
+    ready.store(0, std::memory_order_relaxed);
+  });
+  const auto hand_over = [&](std::size_t own) {
+    const SteadyClock clock;
+    times[own].reserve(rounds * per_thread);
+    for (std::size_t r = 0; r < rounds + rounds / 10; ++r) {
+      // Those that run at the moment leave together; a barrier would wake them one after another.
+      ready.fetch_add(1, std::memory_order_acq_rel);
+      while (ready.load(std::memory_order_acquire) < threads) std::this_thread::yield();
+      for (std::size_t l = own * per_thread; l < (own + 1) * per_thread; ++l) {
+        const auto before = clock.now();
+        engine.push_layer(l);
+        const auto after = clock.now();
+        if (r >= rounds / 10) times[own].push_back(nanoseconds(after - before));
+      }
+      ended.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (std::size_t t = 1; t < threads; ++t) pool.emplace_back(hand_over, t);
+  hand_over(0);
+  for (auto& thread : pool) thread.join();
+  std::vector<double> all;
+  for (const auto& one : times) all.insert(all.end(), one.begin(), one.end());
+  return all;
+}
+
+void measure_layers(const std::string& name, std::unique_ptr<Transport> transport, Idle idle,
+                    std::size_t threads, std::size_t rounds) {
+  constexpr std::size_t kPerThread = 8, kElements = 64;
+  const auto layers = threads * kPerThread;
+  Rig rig(std::move(transport), 0, 1, layers * kElements, idle, layers);
+  rig.connect({rig.transport().address()}, view_of(1, 100'000'000));
+  rig.enter();
+  print(name + ", " + std::to_string(threads) + " threads", "push_layer",
+        play_layers(rig.engine(), threads, kPerThread, rounds));
+}
+
 std::unique_ptr<Transport> shm(std::uint64_t job, Rank rank, std::uint32_t ranks) {
   TransportConfig config;
   config.job = job;
@@ -153,6 +203,14 @@ void run(std::size_t rounds) {
             list(std::make_unique<Rig>(shm(job + elements, 0, 2), 0, 2, elements, Idle::sleep),
                  std::make_unique<Rig>(shm(job + elements, 1, 2), 1, 2, elements, Idle::sleep)),
             turns);
+  }
+  for (const std::size_t threads : {1U, 2U, 4U}) {
+    measure_layers("layers, driver yields", std::make_unique<NullTransport>(), Idle::yield, threads,
+                   rounds / 10 + 10);
+  }
+  for (const std::size_t threads : {1U, 2U, 4U}) {
+    measure_layers("layers, driver sleeps (shm)", shm(job + 2 + threads, 0, 1), Idle::sleep,
+                   threads, rounds / 10 + 10);
   }
 }
 

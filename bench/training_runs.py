@@ -63,9 +63,9 @@ def train(setup, policy, seed):
     return json.loads(done.stdout)
 
 
-def train_all(setup, policies, seed):
+def train_all(setup, policies, seed, at_a_time=None):
     """A run per policy. Simulated jobs use a thread each, real ones must not disturb each other."""
-    at_a_time = (os.cpu_count() or 1) if setup.transport == "sim" else 1
+    at_a_time = (at_a_time or os.cpu_count() or 1) if setup.transport == "sim" else 1
     with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
         return list(pool.map(lambda policy: train(setup, policy, seed), policies))
 
@@ -79,6 +79,15 @@ def time_to_target(result, target=TARGET):
     for point in curve(result):
         if point["accuracy"] >= target:
             return point["seconds"]
+    return None
+
+
+def samples_to_target(setup, result, curve_of="workers", target=TARGET):
+    """Samples all workers together had seen when the mean of their models after equally many steps
+    (or, curve_of="baseline", the single process) reached the target; None if it never did."""
+    for point in result["curves"][curve_of]:
+        if point["accuracy"] >= target:
+            return point["steps"] * result["batch"] * setup.workers
     return None
 
 

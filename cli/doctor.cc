@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/doctor_memory.h"
 
 namespace selmcast {
 namespace {
@@ -161,11 +162,16 @@ int run_doctor(const std::string& json_path) {
   if (!json) return print_error(json.error());
   const Machine machine = describe_machine();
   const std::vector<BackendState> transports = backend_states();
-  const std::vector<Finding> problems = find_problems(machine, transports);
+  const MemoryState memory = describe_device_memory();
+  std::vector<Finding> problems = find_problems(machine, transports);
+  const bool rdma = std::any_of(transports.begin(), transports.end(), [](const BackendState& one) {
+    return one.name == "verbs" && one.usable;
+  });
+  find_memory_problems(memory, rdma, problems);
   if (json->human() != nullptr) {
-    std::fputs(doctor_text(machine, transports, problems).c_str(), json->human());
+    std::fputs(doctor_text(machine, transports, problems, memory).c_str(), json->human());
   }
-  const Result<void> written = json->write(doctor_json(machine, transports, problems));
+  const Result<void> written = json->write(doctor_json(machine, transports, problems, memory));
   return written ? 0 : print_error(written.error());
 }
 
@@ -188,7 +194,8 @@ std::vector<Finding> find_problems(const Machine& machine,
 
 nlohmann::ordered_json doctor_json(const Machine& machine,
                                    const std::vector<BackendState>& transports,
-                                   const std::vector<Finding>& problems) {
+                                   const std::vector<Finding>& problems,
+                                   const MemoryState& memory) {
   auto transport_list = nlohmann::ordered_json::array();
   for (const BackendState& transport : transports) {
     transport_list.push_back(
@@ -201,6 +208,7 @@ nlohmann::ordered_json doctor_json(const Machine& machine,
   nlohmann::ordered_json json;
   json["machine"] = machine_json(machine);
   json["limits"] = limits_json(machine);
+  json["memory"] = memory_json(memory);
   json["interfaces"] = interfaces_json(machine.interfaces);
   json["transports"] = std::move(transport_list);
   json["problems"] = std::move(problem_list);
@@ -208,7 +216,7 @@ nlohmann::ordered_json doctor_json(const Machine& machine,
 }
 
 std::string doctor_text(const Machine& machine, const std::vector<BackendState>& transports,
-                        const std::vector<Finding>& problems) {
+                        const std::vector<Finding>& problems, const MemoryState& memory) {
   std::string text = "Machine\n";
   std::string facts = machine_facts(machine);
   for (std::size_t start = 0; start < facts.size();) {
@@ -219,6 +227,7 @@ std::string doctor_text(const Machine& machine, const std::vector<BackendState>&
   text += "\nInterfaces\n";
   for (const NetworkInterface& interface : machine.interfaces) text += interface_line(interface);
   text += "\nLimits\n" + limits_text(machine);
+  text += "\nMemory of devices\n" + memory_text(memory);
   text += "\nTransports\n";
   for (const BackendState& transport : transports) {
     text += "  " + padded(transport.name, 8) +

@@ -21,14 +21,16 @@ struct Finding {
 std::vector<Finding> find_problems(const Machine& machine,
                                    const std::vector<BackendState>& transports);
 
-/// The `--json` form: machine, limits, interfaces, transports, problems.
+struct MemoryState;
+
+/// The `--json` form: machine, limits, memory, interfaces, transports, problems.
 nlohmann::ordered_json doctor_json(const Machine& machine,
                                    const std::vector<BackendState>& transports,
-                                   const std::vector<Finding>& problems);
+                                   const std::vector<Finding>& problems, const MemoryState& memory);
 
 /// The human form.
 std::string doctor_text(const Machine& machine, const std::vector<BackendState>& transports,
-                        const std::vector<Finding>& problems);
+                        const std::vector<Finding>& problems, const MemoryState& memory);
 
 void add_doctor_command(CLI::App& app, int& exit_status);
 

@@ -11,6 +11,7 @@
 
 #include "cli/common.h"
 #include "cli/doctor.h"
+#include "cli/perf.h"
 #include "cli/plan.h"
 #include "cli/policies.h"
 #include "cli/probe.h"
@@ -23,6 +24,7 @@ namespace {
 
 void add_commands(CLI::App& app, int& exit_status) {
   add_doctor_command(app, exit_status);
+  add_perf_command(app, exit_status);
   add_plan_command(app, exit_status);
   add_policies_command(app, exit_status);
   add_probe_command(app, exit_status);
@@ -43,13 +45,22 @@ std::string count_complaint(const std::string& text) {
   return errno == ERANGE ? text + " is larger than 64 bits hold" : std::string();
 }
 
-/// Has all options of a command, and of those below it, that count something refuse such texts.
-void check_counts(CLI::App& command) {
+/// The parser takes whatever follows an option that needs a value, also the next option's name.
+std::string text_complaint(const std::string& text) {
+  return text.starts_with("--") ? text + " is an option; a value is missing before it"
+                                : std::string();
+}
+
+/// Has all options of a command, and of those below it, refuse such values.
+void check_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
-    if (option->get_type_name() != "UINT") continue;
-    option->check([](const std::string& text) { return count_complaint(text); });
+    if (option->get_type_name() == "UINT") {
+      option->check([](const std::string& text) { return count_complaint(text); });
+    } else if (option->get_type_name() == "TEXT") {
+      option->check([](const std::string& text) { return text_complaint(text); });
+    }
   }
-  for (CLI::App* below : command.get_subcommands({})) check_counts(*below);
+  for (CLI::App* below : command.get_subcommands({})) check_values(*below);
 }
 
 std::string command_names(const CLI::App& app) {
@@ -81,7 +92,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "selmcast " SELMCAST_VERSION);
   app.require_subcommand(1);
   add_commands(app, exit_status);
-  check_counts(app);
+  check_values(app);
   app.footer("Example:\n  selmcast train --workers 8 --policy \"select=selmcast:3\"");
   try {
     app.parse(argc, argv);

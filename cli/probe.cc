@@ -21,10 +21,15 @@ struct ProbeCommand {
   std::string links_file;
   RankPlace place;
   RunOptions options;  ///< Transport, MTU, timeout and JSON only.
+  bool timestamps = false;
 };
 
-void add_link_options(CLI::App& command, RunOptions& o) {
-  command.add_option("--transport", o.transport, "auto, shm or uring")->capture_default_str();
+void add_link_options(CLI::App& command, ProbeCommand& probe) {
+  RunOptions& o = probe.options;
+  command.add_flag("--timestamps", probe.timestamps,
+                   "verbs: rates by when the device took frames in, where it stamps completions");
+  command.add_option("--transport", o.transport, "auto, shm, uring or verbs")
+      ->capture_default_str();
   command.add_option("--timeout", o.timeout_s, "Longest wait for a silent rank, in seconds")
       ->capture_default_str();
   command.add_option("--mtu", o.mtu, "Upper bound on the packet size; 0 takes the interface's")
@@ -47,6 +52,7 @@ Result<void> probe_rank(const ProbeCommand& command) {
   config.world = place.world;
   config.interface = place.interface;
   config.mtu = command.options.mtu;
+  config.arrival_times = command.timestamps;
   auto transport = open_transport(command.options.transport, config);
   if (!transport) return std::move(transport).error();
   const auto& caps = (*transport)->capabilities();
@@ -54,6 +60,7 @@ Result<void> probe_rank(const ProbeCommand& command) {
                         (*transport)->address()};
   auto roster = exchange_roster(**store, own, timeout);
   if (!roster) return std::move(roster).error();
+  for (const auto& notice : (*transport)->notices()) print_notice(notice);
   auto links = probe_links(**store, **transport, *roster, timeout, *job);
   if (!links) return std::move(links).error();
   if (place.rank == 0) {
@@ -85,9 +92,12 @@ Result<void> probe(const ProbeCommand& command) {
     return bad_input("--workers: " + std::to_string(command.workers) + " is not within 2..65535");
   }
   if (o.transport == "sim")
-    return bad_input("--transport: sim has nothing to probe; use auto, shm or uring");
+    return bad_input("--transport: sim has nothing to probe; use auto, shm, uring or verbs");
   if (auto ok = check_transport_name(o, command.interfaces, SimAllowed::no); !ok) return ok;
   if (auto ok = check_transport(o, command.interfaces); !ok) return ok;
+  if (command.timestamps && o.transport != "verbs") {
+    return bad_input("--timestamps: only RDMA devices stamp completions; add --transport verbs");
+  }
   const std::array<NamedFile, 2> files{NamedFile{"--json", o.json},
                                        NamedFile{"--links", command.links_file}};
   if (auto ok = check_distinct(files); !ok) return ok;
@@ -106,6 +116,7 @@ Result<void> probe(const ProbeCommand& command) {
   spec.timeout = timeout_of(o);
   spec.child_arguments = {"probe-worker",       "--transport", o.transport,          "--timeout",
                           text_of(o.timeout_s), "--mtu",       std::to_string(o.mtu)};
+  if (command.timestamps) spec.child_arguments.emplace_back("--timestamps");
   spread_interfaces(command.interfaces, spec);
   auto outcome = launch(spec);
   if (!outcome) return std::move(outcome).error();
@@ -126,13 +137,13 @@ void add_probe_command(CLI::App& app, int& exit_status) {
   auto* sub = app.add_subcommand("probe", "Measure what every local rank's link can carry");
   sub->add_option("--workers", command->workers, "Ranks that probe at the same time")
       ->capture_default_str();
-  sub->add_option("--interface,--interfaces", command->interfaces,
-                  "Network interface of the ranks; several are used in turn")
+  sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
+                  "Network interface or RDMA device of the ranks; several are used in turn")
       ->delimiter(',');
   sub->add_option("--links", command->links_file,
                   "Write links.json for run and train to this file");
   sub->add_option("--json", command->options.json, "Write the result here (`-`: standard output)");
-  add_link_options(*sub, command->options);
+  add_link_options(*sub, *command);
   sub->footer("Example:\n  selmcast probe --workers 8 --transport uring --links links.json");
   sub->callback([command, &exit_status] {
     if (auto ok = probe(*command); !ok) exit_status = print_error(ok.error());
@@ -143,8 +154,8 @@ void add_probe_command(CLI::App& app, int& exit_status) {
   child->add_option("--rank", rank->place.rank)->required();
   child->add_option("--world", rank->place.world)->required();
   child->add_option("--rendezvous", rank->place.rendezvous)->required();
-  child->add_option("--interface", rank->place.interface);
-  add_link_options(*child, rank->options);
+  child->add_option("--interface,--device", rank->place.interface);
+  add_link_options(*child, *rank);
   child->callback([rank, &exit_status] {
     if (auto ok = probe_rank(*rank); !ok) exit_status = print_error(ok.error());
   });

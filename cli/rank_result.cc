@@ -25,6 +25,11 @@ ordered_json to_json(const RoundReport& r) {
           {"foreign_frames", r.foreign_frames},
           {"transition_frames", r.transition_frames},
           {"repaired_frames", r.repaired_frames},
+          {"read_frames", r.read_frames},
+          {"landed_frames", r.landed_frames},
+          {"landed_bytes", r.landed_bytes},
+          {"misplaced_frames", r.misplaced_frames},
+          {"copied_bytes", r.copied_bytes},
           {"membership_changes", r.membership_changes},
           {"verified", r.verified},
           {"given_up", r.given_up}};
@@ -45,6 +50,11 @@ RoundReport round_from(const ordered_json& j) {
   r.foreign_frames = j.at("foreign_frames");
   r.transition_frames = j.at("transition_frames");
   r.repaired_frames = j.at("repaired_frames");
+  r.read_frames = j.at("read_frames");
+  r.landed_frames = j.at("landed_frames");
+  r.landed_bytes = j.at("landed_bytes");
+  r.misplaced_frames = j.at("misplaced_frames");
+  r.copied_bytes = j.at("copied_bytes");
   r.membership_changes = j.at("membership_changes");
   r.verified = j.at("verified");
   r.given_up = j.at("given_up").get<std::vector<Rank>>();
@@ -62,11 +72,12 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
   double ms = 0.0;
   Kbps rate = 0;
   std::uint32_t epoch = 0;
-  std::uint64_t total = 0, repaired = 0, changes = 0;
+  std::uint64_t total = 0, repaired = 0, read = 0, changes = 0;
   std::vector<std::vector<Rank>> receivers(workers), given_up(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
   for (const char* name : {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes",
-                           "foreign_frames", "transition_frames"}) {
+                           "foreign_frames", "transition_frames", "rx_payload_bytes",
+                           "landed_bytes", "landed_frames", "misplaced_frames", "copied_bytes"}) {
     columns[name].assign(workers, 0);
   }
   for (const auto& [rank, result] : results) {
@@ -79,6 +90,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     given_up[rank] = r.given_up;
     total += r.receivers.size();
     repaired += r.repaired_frames;
+    read += r.read_frames;
     changes += r.membership_changes;
     columns["tx_first_bytes"][rank] = r.tx_first_bytes;
     columns["tx_repair_bytes"][rank] = r.tx_repair_bytes;
@@ -86,6 +98,11 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     columns["tx_bytes"][rank] = r.tx_bytes;
     columns["foreign_frames"][rank] = r.foreign_frames;
     columns["transition_frames"][rank] = r.transition_frames;
+    columns["rx_payload_bytes"][rank] = r.rx_payload_bytes;
+    columns["landed_bytes"][rank] = r.landed_bytes;
+    columns["landed_frames"][rank] = r.landed_frames;
+    columns["misplaced_frames"][rank] = r.misplaced_frames;
+    columns["copied_bytes"][rank] = r.copied_bytes;
   }
   return {{"round", index},
           {"epoch", epoch},
@@ -100,7 +117,13 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
           {"tx_bytes", columns["tx_bytes"]},
           {"foreign_frames", columns["foreign_frames"]},
           {"transition_frames", columns["transition_frames"]},
+          {"rx_payload_bytes", columns["rx_payload_bytes"]},
+          {"landed_bytes", columns["landed_bytes"]},
+          {"landed_frames", columns["landed_frames"]},
+          {"misplaced_frames", columns["misplaced_frames"]},
+          {"copied_bytes", columns["copied_bytes"]},
           {"repaired_frames", repaired},
+          {"read_frames", read},
           {"membership_changes", changes}};
 }
 
@@ -228,19 +251,20 @@ std::string job_table(const ordered_json& document) {
   char line[240];
   const auto& rounds = document["rounds"];
   const std::size_t step = (rounds.size() + 19) / 20;
-  std::snprintf(line, sizeof line, "%7s %10s %14s %10s %14s %9s %8s\n", "round", "ms",
-                "planned Mbit/s", "receivers", "first MB/rank", "repaired", "foreign");
+  std::snprintf(line, sizeof line, "%7s %10s %14s %10s %14s %9s %7s %8s\n", "round", "ms",
+                "planned Mbit/s", "receivers", "first MB/rank", "repaired", "read", "foreign");
   out += line;
   for (std::size_t i = 0; i < rounds.size(); i += step) {
     const auto& r = rounds[i];
     std::uint64_t first = 0, foreign = 0;
     for (const auto& b : r["tx_first_bytes"]) first = std::max(first, b.get<std::uint64_t>());
     for (const auto& f : r["foreign_frames"]) foreign += f.get<std::uint64_t>();
-    std::snprintf(line, sizeof line, "%7zu %10.2f %14.1f %10llu %14.3f %9llu %8llu\n", i,
+    std::snprintf(line, sizeof line, "%7zu %10.2f %14.1f %10llu %14.3f %9llu %7llu %8llu\n", i,
                   r["ms"].get<double>(), r["rate_kbps"].get<double>() / 1000.0,
                   static_cast<unsigned long long>(r["receivers_total"].get<std::uint64_t>()),
                   static_cast<double>(first) / 1e6,
                   static_cast<unsigned long long>(r["repaired_frames"].get<std::uint64_t>()),
+                  static_cast<unsigned long long>(r["read_frames"].get<std::uint64_t>()),
                   static_cast<unsigned long long>(foreign));
     out += line;
   }

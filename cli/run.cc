@@ -96,8 +96,8 @@ void add_run_command(CLI::App& app, int& exit_status) {
   auto* sub = app.add_subcommand("run", "Synchronise parameters across local worker processes");
   sub->add_option("--workers", command->workers, "Worker processes to start")
       ->capture_default_str();
-  sub->add_option("--interface,--interfaces", command->interfaces,
-                  "Network interface of the ranks; several are used in turn")
+  sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
+                  "Network interface or RDMA device of the ranks; several are used in turn")
       ->delimiter(',');
   add_run_options(*sub, command->options);
   sub->footer(

@@ -36,7 +36,8 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   what->require_option(1);
   command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
-  command.add_option("--transport", o.transport, "auto, shm, uring or sim")->capture_default_str();
+  command.add_option("--transport", o.transport, "auto, shm, uring, verbs or sim")
+      ->capture_default_str();
   command.add_option("--links", o.links_file,
                      "JSON file with tx_kbps and rx_kbps of each rank; "
                      "without it the links are probed");
@@ -202,12 +203,13 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 
 /// A set beyond all memory would end in the kernel killing whatever it likes. What is free at this
 /// moment says little and is not asked.
-Result<void> check_size(const RunOptions& o, std::uint32_t local) {
+Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
   // The parameters, the accumulator, and what the mix keeps.
-  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies() : 0U);
+  const std::uint64_t copies =
+      (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies(world) : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -226,18 +228,20 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
 
 Result<void> check_rounds(const std::string& text) {
   const auto policy = parse_policy(text);
-  if (!policy || !policy->free()) return {};
+  // Where receivers are selected online it is unequal links that rounds differ by.
+  if (!policy || !policy->free() || policy->eta) return {};
   return bad_input(
       "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
-      "use `selmcast train`, or pace=bsp");
+      "use `selmcast train`, pace=ssp:s,eta with select=selmcast:p, or pace=bsp");
 }
 
 Result<void> check_simulated(const Policy& policy) {
   if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
-  if (policy.model_copies() > 0) {
+  if (!policy.free() && policy.model_copies(1) > 0) {
     return bad_input(
-        "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
-        "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "
+        "--policy: the simulator has no steps of an application, which mix=compensate, lgp, "
+        "stale and cumulative are about; use `selmcast train --transport sim`, --transport shm or "
+        "uring, or "
         "mix=average");
   }
   return {};
@@ -267,7 +271,7 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
         "pace=bsp, or leave it out");
   }
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
-  if (auto size = check_size(o, local); !size) return size;
+  if (auto size = check_size(o, world, local); !size) return size;
   if (auto plan = check_plan(o, world); !plan) return plan;
   if (o.dump_folder.empty()) return {};
   std::error_code error;

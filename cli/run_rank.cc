@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -55,12 +56,29 @@ Result<void> agree_on_rounds(Worker& worker, std::uint32_t rounds) {
                    std::to_string(rounds) + ", but others do not; give all ranks the same number");
 }
 
+/// Rounds of each rank's own: the reports come when they have ended, and there is one more at last.
+Result<void> run_free_rounds(Worker& worker, std::uint32_t steps, RankResult& result) {
+  ProgressTeller teller(worker);
+  for (std::uint32_t step = 0; step <= steps; ++step) {
+    auto ended = step < steps ? worker.step() : worker.finish();
+    if (!ended) return std::move(ended).error();
+    for (auto& report : *ended) result.rounds.push_back(std::move(report));
+    if (auto ok = teller.tell(std::min(step + 1, steps)); !ok) return ok;
+  }
+  return {};
+}
+
 Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
                               std::span<float> parameters) {
   RankResult result;
   result.params_bytes = parameters.size_bytes();
   result.rounds.reserve(options.rounds);
   const double cpu_before = cpu_seconds();
+  if (const auto policy = parse_policy(options.policy); policy && policy->free()) {
+    if (auto ok = run_free_rounds(worker, options.rounds, result); !ok) return ok.error();
+    result.cpu_s = cpu_seconds() - cpu_before;
+    return result;
+  }
   ProgressTeller teller(worker);
   for (std::uint32_t round = 0; round < options.rounds; ++round) {
     auto report = worker.synchronize();

@@ -195,6 +195,11 @@ Result<Document> simulate_flows(const RunOptions& options) {
   if (!policy) return policy.error();
   if (auto ok = check_policy(*policy, n); !ok) return ok.error();
   if (auto ok = check_simulated(*policy); !ok) return ok.error();
+  if (policy->eta) {
+    return bad_input(
+        "--policy: sim shows a plan made in advance, and pace=ssp:s,eta selects as rounds begin; "
+        "use `selmcast run --transport sim`, or sim --experiment ssp for the papers' figures");
+  }
   const auto elements = parameter_count(options);
   if (!elements) return elements.error();
   constexpr std::uint32_t kRoundsMax = 1'000'000;

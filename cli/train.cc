@@ -223,8 +223,8 @@ void add_train(CLI::App& app, int& exit_status) {
   sub->add_option("--workers", command->options.training.workers, "Worker processes to start")
       ->capture_default_str();
   add_train_options(*sub, command->options);
-  sub->add_option("--interface,--interfaces", command->interfaces,
-                  "Network interface of the ranks; several are used in turn")
+  sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
+                  "Network interface or RDMA device of the ranks; several are used in turn")
       ->delimiter(',');
   sub->add_option("--json", command->options.job.json,
                   "Write the result to this file (`-`: standard output)");
@@ -251,7 +251,8 @@ void add_train_worker(CLI::App& app, int& exit_status) {
   sub->add_option("--world", command->place.world, "Number of ranks")->required();
   sub->add_option("--rendezvous", command->place.rendezvous, "Where the starter listens")
       ->required();
-  sub->add_option("--interface", command->place.interface, "Network interface to use");
+  sub->add_option("--interface,--device", command->place.interface,
+                  "Network interface or RDMA device to use");
   add_train_options(*sub, command->options);
   add_rank_options(*sub, command->options);
   sub->callback([command, &exit_status] {

@@ -106,7 +106,8 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
                    "(overlap)");
   command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
-  command.add_option("--transport", o.job.transport, "auto, shm or uring")->capture_default_str();
+  command.add_option("--transport", o.job.transport, "auto, shm, uring or verbs")
+      ->capture_default_str();
   command.add_option("--links", o.job.links_file,
                      "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
                      "probed");

@@ -52,7 +52,7 @@ Result<void> run_worker(const WorkerCommand& command) {
   }
   if (command.options.transport == "sim") {
     return bad_input(
-        "--transport: sim runs in one process; use auto, shm or uring, or `selmcast run`");
+        "--transport: sim runs in one process; use auto, shm, uring or verbs, or `selmcast run`");
   }
   std::vector<std::string> interfaces;
   if (!place.interface.empty()) interfaces.push_back(place.interface);
@@ -99,10 +99,11 @@ void add_worker_command(CLI::App& app, int& exit_status) {
   sub->add_option("--rendezvous", command->place.rendezvous,
                   "tcp://HOST:PORT or file:PATH; rank 0 listens there")
       ->required();
-  sub->add_option("--interface", command->place.interface, "Network interface to use");
+  sub->add_option("--interface,--device", command->place.interface,
+                  "Network interface or RDMA device to use");
   sub->add_flag("--launched", command->launched, "The starter hosts the rendezvous")->group("");
   add_run_options(*sub, command->options);
-  sub->get_option("--transport")->description("auto, shm or uring");
+  sub->get_option("--transport")->description("auto, shm, uring or verbs");
   sub->footer(
       "Example, on two hosts:\n"
       "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"

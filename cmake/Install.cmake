@@ -20,7 +20,7 @@ target_include_directories(selmcast_archive INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/selmcast>)
 target_compile_features(selmcast_archive INTERFACE cxx_std_20)
 target_link_libraries(selmcast_archive INTERFACE Threads::Threads
-  $<INSTALL_INTERFACE:uring> $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash>
+  $<INSTALL_INTERFACE:uring> $<INSTALL_INTERFACE:ibverbs> $<INSTALL_INTERFACE:rdmacm> $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash>
   $<INSTALL_INTERFACE:hwloc> $<INSTALL_INTERFACE:hwy>)
 
 install(TARGETS selmcast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

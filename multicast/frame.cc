@@ -33,7 +33,7 @@ std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payl
 
 bool known_kind(std::uint8_t kind) noexcept {
   return kind >= static_cast<std::uint8_t>(FrameKind::data) &&
-         kind <= static_cast<std::uint8_t>(FrameKind::clock);
+         kind <= static_cast<std::uint8_t>(FrameKind::plan);
 }
 
 }  // namespace
@@ -58,36 +58,41 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
   store_le(out + kCrcAt, frame_crc(out, payload));
 }
 
+FrameHeader peek_header(const std::byte* header) noexcept {
+  return {
+      .kind = static_cast<FrameKind>(load_le<std::uint8_t>(header + kKindAt)),
+      .job = load_le<std::uint32_t>(header + kJobAt),
+      .sender = load_le<std::uint16_t>(header + kSenderAt),
+      .stream = load_le<std::uint16_t>(header + kStreamAt),
+      .epoch = load_le<std::uint32_t>(header + kEpochAt),
+      .round = load_le<std::uint32_t>(header + kRoundAt),
+      .chunk = load_le<std::uint32_t>(header + kChunkAt),
+      .offset = load_le<std::uint64_t>(header + kOffsetAt),
+      .length = load_le<std::uint16_t>(header + kLengthAt),
+      .flags = load_le<std::uint16_t>(header + kFlagsAt),
+  };
+}
+
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept {
+  if (frame.size() < kFrameHeaderBytes) return {FrameError::short_frame, {}, {}};
+  return parse_frame(frame.data(), frame.subspan(kFrameHeaderBytes), job);
+}
+
+ParsedFrame parse_frame(const std::byte* in, std::span<const std::byte> payload,
+                        std::uint32_t job) noexcept {
   const auto refuse = [](FrameError error) { return ParsedFrame{error, {}, {}}; };
-  if (frame.size() < kFrameHeaderBytes) return refuse(FrameError::short_frame);
-  const std::byte* in = frame.data();
   if (load_le<std::uint16_t>(in + kMagicAt) != kFrameMagic) return refuse(FrameError::magic);
   if (load_le<std::uint8_t>(in + kVersionAt) != kFrameVersion) return refuse(FrameError::version);
-  const auto kind = load_le<std::uint8_t>(in + kKindAt);
-  if (!known_kind(kind)) return refuse(FrameError::kind);
-  const auto payload = frame.subspan(kFrameHeaderBytes);
-  const auto length = load_le<std::uint16_t>(in + kLengthAt);
-  if (length != payload.size() || length > kFramePayloadMax) return refuse(FrameError::length);
+  if (!known_kind(load_le<std::uint8_t>(in + kKindAt))) return refuse(FrameError::kind);
+  const FrameHeader header = peek_header(in);
+  if (header.length != payload.size() || header.length > kFramePayloadMax) {
+    return refuse(FrameError::length);
+  }
   if (load_le<std::uint32_t>(in + kCrcAt) != frame_crc(in, payload)) {
     return refuse(FrameError::checksum);
   }
-  ParsedFrame parsed;
-  parsed.header = {
-      .kind = static_cast<FrameKind>(kind),
-      .job = load_le<std::uint32_t>(in + kJobAt),
-      .sender = load_le<std::uint16_t>(in + kSenderAt),
-      .stream = load_le<std::uint16_t>(in + kStreamAt),
-      .epoch = load_le<std::uint32_t>(in + kEpochAt),
-      .round = load_le<std::uint32_t>(in + kRoundAt),
-      .chunk = load_le<std::uint32_t>(in + kChunkAt),
-      .offset = load_le<std::uint64_t>(in + kOffsetAt),
-      .length = length,
-      .flags = load_le<std::uint16_t>(in + kFlagsAt),
-  };
-  if (parsed.header.job != job) return refuse(FrameError::foreign_job);
-  parsed.payload = payload;
-  return parsed;
+  if (header.job != job) return refuse(FrameError::foreign_job);
+  return {FrameError::none, header, payload};
 }
 
 std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept {
@@ -159,6 +164,10 @@ const char* to_string(FrameKind kind) noexcept {
       return "alive";
     case FrameKind::clock:
       return "clock";
+    case FrameKind::request:
+      return "request";
+    case FrameKind::plan:
+      return "plan";
   }
   return "invalid";
 }

@@ -22,14 +22,21 @@ enum class FrameKind : std::uint8_t {
   data = 1,    ///< Parameters at `offset` of the stream.
   credit = 2,  ///< "I am in this round; you may send me up to byte `offset`." No payload.
   nack = 3,    ///< Missing frames; payload: NackRange list.
-  tail =
-      4,  ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if final.
-  ack = 5,    ///< "I need nothing more from you in this round." No payload.
-  evict = 6,  ///< "I stopped serving you in this round." No payload.
-  alive = 7,  ///< "I live but am not in that round yet." No payload.
+  tail = 4,    ///< "Everything below byte `offset` was sent." Payload: u64 digest, meaningful if
+               ///< final; then, if peers may read it, where the round is (multicast/snapshot.h).
+  ack = 5,     ///< "I need nothing more from you in this round." No payload.
+  evict = 6,   ///< "I stopped serving you in this round." No payload.
+  alive = 7,   ///< "I live but am not in that round yet." No payload.
   /// "My rounds below `round` have ended, `round` is of `epoch`, and my application has done
   /// `offset` steps." No payload. Only where senders run freely.
   clock = 8,
+  /// To whoever selects receivers. kAsk: "round `round` may depart"; payload: see
+  /// selection_frame.h, how long ago this rank reached each. Otherwise: "so much of the round is
+  /// left"; payload: per receiver. Only where receivers are selected online.
+  request = 9,
+  /// The answer, and what changes later in that round: its receivers and its rate. `offset` numbers
+  /// the plans of one selecting rank.
+  plan = 10,
 };
 
 namespace frame_flag {
@@ -40,8 +47,12 @@ inline constexpr std::uint16_t kPatch = 2;   ///< data: a first transmission by 
 inline constexpr std::uint16_t kFinal = 4;
 inline constexpr std::uint16_t kGaveUp =
     8;                                      ///< ack: the receiver stopped waiting, data is missing.
-inline constexpr std::uint16_t kAsk = 16;   ///< clock: tell me yours.
+inline constexpr std::uint16_t kAsk = 16;   ///< clock: tell me yours; request: select.
 inline constexpr std::uint16_t kOver = 32;  ///< clock: the last round has ended.
+inline constexpr std::uint16_t kWhere = 64;  ///< tail: only says where the round can be read.
+inline constexpr std::uint16_t kRead = 128;  ///< data: never sent; this rank read it (Puller).
+/// request: the sender chose the receivers itself and keeps them.
+inline constexpr std::uint16_t kAlone = 256;
 }  // namespace frame_flag
 
 struct FrameHeader {
@@ -85,6 +96,11 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
 /// Checks everything that needs no state: size, magic, version, kind, length against the real size,
 /// CRC, job. Hostile bytes are safe. Does not allocate.
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept;
+/// The same of a frame whose payload lies elsewhere; `header` are its 40 bytes.
+ParsedFrame parse_frame(const std::byte* header, std::span<const std::byte> payload,
+                        std::uint32_t job) noexcept;
+/// What 40 bytes say if they are a header. Nothing is checked.
+FrameHeader peek_header(const std::byte* header) noexcept;
 
 /// `count` frames missing from frame index `first` on.
 struct NackRange {

@@ -1,8 +1,12 @@
 #include "multicast/frame_port.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 
 #include "base/check.h"
+#include "base/wire.h"
 
 namespace selmcast {
 
@@ -19,9 +23,18 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::ui
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
   std::unique_ptr<FramePort> port(new FramePort(  // set-up: made once
       transport, job, self, world, chunk_frames, streams));
-  auto region = transport.register_memory(port->arena_);
+  auto arena = Arena::map(std::size_t{port->data_slots_} * chunk_frames * kFrameHeaderBytes +
+                          std::size_t{port->control_slots_} * kControlFrameMax);
+  if (!arena) return Error{arena.error().kind, "frame headers: " + arena.error().message};
+  port->arena_ = std::move(arena).value();
+  auto region = transport.register_memory(port->arena_.bytes());
   if (!region) return std::move(region).error();
   port->arena_region_ = std::move(region).value();
+  if (transport.capabilities().reads) {
+    auto tags = transport.register_readable(std::as_bytes(std::span(port->tags_)));
+    if (!tags) return std::move(tags).error();
+    port->tags_region_ = std::move(tags).value();
+  }
   return port;
 }
 
@@ -32,13 +45,11 @@ FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::ui
       self_(self),
       world_(world),
       chunk_frames_(chunk_frames),
-      data_in_flight_(streams, 0) {
+      data_in_flight_(streams, 0),
+      tags_(streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
   data_slots_ = std::min(kDataSlotsMax, depth / 2);
   control_slots_ = depth - data_slots_;
-  arena_.resize(  // set-up:
-      std::size_t{data_slots_} * chunk_frames * kFrameHeaderBytes +
-      std::size_t{control_slots_} * kControlFrameMax);
   slices_.resize(  // set-up:
       std::size_t{data_slots_} * chunk_frames * 2 + control_slots_);
   free_data_ = FixedStack<std::uint32_t>(data_slots_);
@@ -55,6 +66,21 @@ Result<void> FramePort::connect(Rank rank, const PeerAddress& address) {
   if (!endpoint) return std::move(endpoint).error();
   endpoints_[rank] = std::move(endpoint).value();
   return {};
+}
+
+void FramePort::set_tag(std::uint16_t stream, std::uint64_t tag) noexcept {
+  std::array<std::byte, 8> little;
+  store_le(little.data(), tag);
+  std::atomic_ref(tags_[stream])
+      .store(std::bit_cast<std::uint64_t>(little), std::memory_order_release);
+  // The data is changed after the tag was taken away; release alone lets the change be seen first.
+  if (tag == 0) std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+SnapshotLocation FramePort::location(std::uint16_t stream, RegionId region,
+                                     const std::byte* data) const noexcept {
+  const auto* const tag = reinterpret_cast<const std::byte*>(&tags_[stream]);
+  return {transport_.remote_memory(region, data), transport_.remote_memory(tags_region_.id(), tag)};
 }
 
 LocalSlice* FramePort::slices_of(std::uint32_t slot) noexcept {

@@ -10,7 +10,9 @@
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "multicast/frame.h"
+#include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
+#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -36,6 +38,8 @@ struct FrameRun {
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
 };
+
+class Puller;
 
 /// One thread. Must be destroyed before its transport.
 class FramePort {
@@ -71,6 +75,16 @@ class FramePort {
   std::uint32_t data_in_flight(std::uint16_t stream) const noexcept {
     return data_in_flight_[stream];
   }
+  /// Who reads missing frames from their senders; null: they are asked for by NACK.
+  Puller* puller() const noexcept { return puller_; }
+  void set_puller(Puller* puller) noexcept { puller_ = puller; }
+  /// Whether receivers may read what is sent from here.
+  bool readable() const noexcept { return static_cast<bool>(tags_region_); }
+  /// The tag of a stream's round (multicast/snapshot.h), readable by peers; 0: no round's data.
+  /// Release: a peer's device that sees the tag sees the data written before.
+  void set_tag(std::uint16_t stream, std::uint64_t tag) noexcept;
+  SnapshotLocation location(std::uint16_t stream, RegionId region,
+                            const std::byte* data) const noexcept;
   bool data_slot_free() const noexcept { return !free_data_.empty(); }
 
   const PortCounters& counters() const noexcept { return counters_; }
@@ -90,13 +104,16 @@ class FramePort {
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
   std::vector<std::uint16_t> stream_of_slot_;
   bool broken_ = false;
-  std::vector<std::byte> arena_;  ///< Headers of data slots, then control frames.
+  Arena arena_;  ///< Headers of data slots, then control frames.
   Region arena_region_;
   std::vector<LocalSlice> slices_;
   FixedStack<std::uint32_t> free_data_, free_control_;  ///< Slot numbers.
   std::vector<SendRequest> queue_;  ///< Not yet posted: [queue_head_, queue_size_).
   std::size_t queue_head_ = 0, queue_size_ = 0;
   std::vector<Endpoint> endpoints_;
+  std::vector<std::uint64_t> tags_;  ///< By stream.
+  Region tags_region_;               ///< Where the transport has reads.
+  Puller* puller_ = nullptr;
   PortCounters counters_;
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/wire.h"
 #include "multicast/digest.h"
+#include "multicast/puller.h"
 
 namespace selmcast {
 
@@ -17,6 +18,8 @@ constexpr Duration kPatienceFirst = milliseconds(10);
 constexpr Duration kPatienceMax = milliseconds(200);
 // Credit is repeated after so long a silence: it may have been lost, and the answer shows life.
 constexpr Duration kCreditRepeat = milliseconds(20);
+// Reads that bring nothing so often in a row are given up for the round: NACKs take over.
+constexpr std::uint32_t kPullsInVain = 6;
 constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 }  // namespace
 
@@ -96,6 +99,9 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
   source.bitmap.begin(source.range.first, source.range.end);
   source.digest = source.tail_digest = 0;
   source.tail_final = source.credit_due = false;
+  source.location.reset();
+  source.present_at_pull = ~std::uint32_t{0};
+  source.pulls_in_vain = 0;
   source.tail_end = source.credit = source.nacked_end = source.range.first;
   source.nack_at = source.again_at = kNever;
   source.patience = kPatienceFirst;
@@ -189,6 +195,7 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
   counters_.payload_bytes += payload.size();
   source->digest += frame_digest(header.offset, payload);
   source->last_heard = source->last_progress = now;
+  if ((header.flags & frame_flag::kRead) != 0) ++counters_.read_frames;
   if ((header.flags & frame_flag::kRepair) != 0) {
     source->patience = kPatienceFirst;
     source->again_at = now + source->patience;
@@ -225,6 +232,7 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
     if (all) source.again_at = kNever;
     return;
   }
+  if (pull(source, {ranges.data(), count}, now)) return;
   std::array<std::byte, FramePort::kControlPayloadMax> payload;
   const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
   const FrameHeader header{
@@ -243,6 +251,30 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
     source.again_at = now + source.patience;
     if (all) source.patience = std::min(source.patience * 2, kPatienceMax);
   }
+}
+
+bool ReceiveSession::pull(Source& source, std::span<const NackRange> gaps, TimePoint now) noexcept {
+  Puller* const puller = port_.puller();
+  if (puller == nullptr || !source.location || !puller->ready(source.rank)) return false;
+  if (source.pulls_in_vain >= kPullsInVain) return false;
+  const Pull what{.from = source.rank,
+                  .epoch = epoch_,
+                  .round = source.round,
+                  .stream = settings_.stream,
+                  .shape = shape_,
+                  .location = *source.location};
+  // What does not fit waits for its turn; what comes to nothing is noticed when patience ends.
+  const std::uint32_t taken = puller->pull(what, gaps);
+  if (taken > 0) {
+    source.nacked_end = std::max(source.nacked_end, known_end(source));
+    const bool vain = source.bitmap.present() == source.present_at_pull;
+    source.pulls_in_vain = vain ? source.pulls_in_vain + 1 : 0;
+    if (vain) source.patience = std::min(source.patience * 2, kPatienceMax);
+    source.present_at_pull = source.bitmap.present();
+  }
+  source.again_at = now + (taken > 0 ? source.patience : kPatienceFirst / 10);
+  wake_at(source.again_at);
+  return true;
 }
 
 void ReceiveSession::try_complete(Source& source) noexcept {
@@ -294,11 +326,17 @@ void ReceiveSession::on_control(const FrameHeader& header, std::span<const std::
     if (source != nullptr) settle(*source, SenderState::evicted_us);
     return;
   }
-  if (payload.size() != 8) {
+  if (payload.size() != 8 && payload.size() != 8 + kLocationBytes) {
     ++counters_.malformed;
     return;
   }
-  if (source == nullptr || source->state != SenderState::hearing) return answer_old_tail(header);
+  const bool only_where = (header.flags & frame_flag::kWhere) != 0;
+  if (source == nullptr || source->state != SenderState::hearing) {
+    if (!only_where) answer_old_tail(header);
+    return;
+  }
+  if (payload.size() > 8) source->location = decode_location(payload.subspan(8));
+  if (only_where) return;
   source->tail_end =
       std::max(source->tail_end, std::min(shape_.frame_at(header.offset), source->range.end));
   if ((header.flags & frame_flag::kFinal) != 0) {

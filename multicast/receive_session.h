@@ -21,6 +21,7 @@
 #include "base/random.h"
 #include "multicast/frame_bitmap.h"
 #include "multicast/frame_port.h"
+#include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
 
 namespace selmcast {
@@ -59,6 +60,7 @@ struct ReceiveCounters {
   std::uint64_t malformed = 0;
   std::uint64_t dropped = 0;
   std::uint64_t nacked_frames = 0;
+  std::uint64_t read_frames = 0;  ///< Fresh ones that this rank read from their senders.
 };
 
 /// One thread. Allocates in the constructor only.
@@ -110,8 +112,11 @@ class ReceiveSession {
     FrameBitmap bitmap;
     std::uint64_t digest = 0, tail_digest = 0;
     bool tail_final = false;
-    std::uint32_t tail_end = 0;  ///< The sender says it sent frames [0, tail_end).
-    std::uint32_t credit = 0;    ///< Frames granted.
+    std::optional<SnapshotLocation> location;  ///< Where the sender's round can be read.
+    std::uint32_t present_at_pull = 0;         ///< Frames that were there at the last pull.
+    std::uint32_t pulls_in_vain = 0;           ///< In a row, this round.
+    std::uint32_t tail_end = 0;                ///< The sender says it sent frames [0, tail_end).
+    std::uint32_t credit = 0;                  ///< Frames granted.
     bool credit_due = false;
     std::uint32_t nacked_end = 0;  ///< Gaps below were asked for already.
     TimePoint nack_at = kNever;    ///< New gaps are asked for then.
@@ -131,6 +136,7 @@ class ReceiveSession {
   std::uint32_t known_end(const Source& source) const noexcept;
   void notice_gaps(Source& source, TimePoint now) noexcept;
   void send_nack(Source& source, bool all, TimePoint now) noexcept;
+  bool pull(Source& source, std::span<const NackRange> gaps, TimePoint now) noexcept;
   void grant(Source& source, TimePoint now) noexcept;
   void try_complete(Source& source) noexcept;
   void send_ack(Rank to, std::uint32_t epoch, std::uint32_t round, bool gave_up) noexcept;

@@ -75,17 +75,44 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
         peer.credit_round = round;
         peer.credit_bytes = 0;
       }
-      if (peer.credit_bytes > 0) peer.state = ReceiverState::active;
+      if (peer.credit_bytes > 0) activate(rank);
       peer.first_missing = 0;
       peer.final_tail_sent = false;
       peer.last_heard = peer.last_progress = now;
       peer.tail_interval = kTailFirst;
-      peer.next_tail = now + kTailMax;
+      peer.next_tail = settings_.invites ? now : now + kTailMax;
       ++lane.live;
       ++unsettled_;
     }
   }
+  if (unsettled_ > 0 && port_.readable()) {
+    port_.set_tag(settings_.stream, round_tag(epoch, round));
+  }
   next_timer_ = now;
+}
+
+void SendSession::activate(Rank rank) noexcept {
+  auto& peer = peers_[rank];
+  const bool first = peer.state == ReceiverState::waiting;
+  peer.state = ReceiverState::active;
+  if (!first || !port_.readable()) return;
+  // So that gaps can be read before the tail comes. Lost or unsent, the tail says it again.
+  const FrameHeader header{.kind = FrameKind::tail,
+                           .stream = settings_.stream,
+                           .epoch = epoch_,
+                           .round = round_,
+                           .flags = frame_flag::kWhere};
+  std::array<std::byte, kTailBytesMax> payload;
+  port_.send_control(rank, header, {payload.data(), tail_payload(0, payload)});
+}
+
+std::size_t SendSession::tail_payload(std::uint64_t digest,
+                                      std::span<std::byte, kTailBytesMax> out) const noexcept {
+  store_le(out.data(), digest);
+  if (!port_.readable()) return 8;
+  encode_location(port_.location(settings_.stream, region_, data_),
+                  out.subspan<8, kLocationBytes>());
+  return kTailBytesMax;
 }
 
 void SendSession::drop(Rank rank) noexcept {
@@ -95,16 +122,50 @@ void SendSession::drop(Rank rank) noexcept {
   settle(rank, ReceiverState::lost);
 }
 
+void SendSession::send_evict(Rank rank, std::uint32_t epoch, std::uint32_t round) noexcept {
+  port_.send_control(
+      rank,
+      FrameHeader{
+          .kind = FrameKind::evict, .stream = settings_.stream, .epoch = epoch, .round = round},
+      {});
+}
+
+void SendSession::cut(Rank rank) noexcept {
+  if (settled(peers_[rank].state)) return;
+  send_evict(rank, epoch_, round_);
+  settle(rank, ReceiverState::cut);
+  wake_at(TimePoint());
+}
+
+void SendSession::set_rate(Kbps wire_kbps, TimePoint now) noexcept {
+  const Kbps rate = std::max<Kbps>(wire_kbps, 1);
+  const double stretch = static_cast<double>(wire_kbps_) / static_cast<double>(rate);
+  for (std::size_t l = 0; l < lane_count_; ++l) {
+    TimePoint& next = *lanes_[l].next_send;
+    if (next <= now) continue;
+    next = now + std::chrono::duration_cast<Duration>(stretch * (next - now));
+  }
+  wire_kbps_ = rate;
+  wake_at(now);
+}
+
 void SendSession::settle(Rank rank, ReceiverState state) noexcept {
   auto& peer = peers_[rank];
   if (settled(peer.state)) return;
   peer.state = state;
   --lanes_[peer.lane].live;
   --unsettled_;
+  // The data may change from now on, and what is read of it is no round's.
+  if (unsettled_ == 0 && port_.readable()) port_.set_tag(settings_.stream, 0);
 }
 
 void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   auto& peer = peers_[header.sender];
+  if (settings_.invites && begun_ && header.round <= round_) {
+    // Of a round that went on without the receiver, or is over: its EVICT was lost.
+    const bool over = header.round < round_ || peer.state == ReceiverState::cut;
+    if (over) return send_evict(header.sender, header.epoch, header.round);
+  }
   const bool ahead = !begun_ || header.round > round_;
   const bool news = header.round > peer.credit_round ||
                     (header.round == peer.credit_round && header.offset > peer.credit_bytes);
@@ -122,7 +183,7 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   peer.credit_round = header.round;
   peer.credit_bytes = header.offset;
   if (header.round != round_ || settled(peer.state)) return;
-  peer.state = ReceiverState::active;
+  activate(header.sender);
   peer.last_progress = now;
   peer.tail_interval = kTailFirst;
   peer.next_tail = now + kTailFirst;
@@ -153,7 +214,11 @@ void SendSession::on_control(const FrameHeader& header, std::span<const std::byt
                              TimePoint now) noexcept {
   if (header.kind == FrameKind::credit) return on_credit(header, now);
   const bool current = header.epoch == epoch_ && header.round == round_;
-  if (!current || settled(peers_[header.sender].state)) return;
+  const ReceiverState from = peers_[header.sender].state;
+  if (current && from == ReceiverState::cut && header.kind == FrameKind::nack) {
+    return send_evict(header.sender, epoch_, round_);
+  }
+  if (!current || settled(from)) return;
   if (header.kind == FrameKind::ack) {
     const bool gave_up = (header.flags & frame_flag::kGaveUp) != 0;
     settle(header.sender, gave_up ? ReceiverState::gave_up : ReceiverState::acked);
@@ -242,9 +307,9 @@ void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint n
                            .round = round_,
                            .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
                            .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
-  std::array<std::byte, 8> payload;
-  store_le(payload.data(), final ? lanes_[lane.digest_lane].digest : 0);
-  if (!port_.send_control(rank, header, payload)) {
+  std::array<std::byte, kTailBytesMax> payload;
+  const std::size_t bytes = tail_payload(final ? lanes_[lane.digest_lane].digest : 0, payload);
+  if (!port_.send_control(rank, header, {payload.data(), bytes})) {
     wake_at(now + microseconds(100));
     return;
   }
@@ -285,12 +350,7 @@ void SendSession::check_deadlines(TimePoint now) noexcept {
           std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
       if (expires <= now) {
         const bool silent = peer.last_heard + settings_.timeout <= now;
-        port_.send_control(rank,
-                           FrameHeader{.kind = FrameKind::evict,
-                                       .stream = settings_.stream,
-                                       .epoch = epoch_,
-                                       .round = round_},
-                           {});
+        send_evict(rank, epoch_, round_);
         settle(rank, ReceiverState::evicted);
         if (silent) port_.disconnect(rank);
       } else {

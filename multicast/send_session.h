@@ -8,12 +8,14 @@
 // that long, is evicted, so that nobody waits for the dead.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "multicast/frame_port.h"
 #include "multicast/repair_queue.h"
+#include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
 
 namespace selmcast {
@@ -34,6 +36,8 @@ struct SendSettings {
   std::uint16_t stream = 0;
   /// When each lane may send again, shared with other sessions of the same lanes; null: its own.
   std::vector<TimePoint>* pace = nullptr;
+  /// Receivers learn of the round from its first TAIL, which goes out at once.
+  bool invites = false;
 };
 
 /// What became of a receiver in the current round.
@@ -45,6 +49,7 @@ enum class ReceiverState : std::uint8_t {
   gave_up,  ///< Said that it stopped waiting.
   evicted,  ///< Given up by this side: silent or without progress.
   lost,     ///< drop() was called.
+  cut,      ///< cut() was called.
 };
 
 /// One thread. Allocates in the constructor only.
@@ -66,6 +71,11 @@ class SendSession {
   void heard(Rank from, TimePoint now) noexcept { peers_[from].last_heard = now; }
   /// The rank is known to be dead: it is owed nothing any more, now and in later rounds.
   void drop(Rank rank) noexcept;
+  /// The rank is no receiver of this round any more: it is told so by EVICT, and told again when it
+  /// asks. Nothing if it is settled.
+  void cut(Rank rank) noexcept;
+  /// Paces what this round still sends, also what waits for its turn already.
+  void set_rate(Kbps wire_kbps, TimePoint now) noexcept;
 
   /// Queues what may be sent now. Returns the number of frames queued.
   std::uint32_t progress(TimePoint now) noexcept;
@@ -77,6 +87,10 @@ class SendSession {
     return unsettled_ == 0 && port_.data_in_flight(settings_.stream) == 0;
   }
   ReceiverState state(Rank rank) const noexcept { return peers_[rank].state; }
+  /// Frames that the round's first lane has not sent yet, and all of them.
+  std::uint32_t frames_left() const noexcept {
+    return lane_count_ == 0 ? 0 : lanes_[0].range.end - lanes_[0].next_frame;
+  }
 
  private:
   struct Peer {
@@ -104,6 +118,11 @@ class SendSession {
     RepairQueue repairs;
   };
 
+  static constexpr std::size_t kTailBytesMax = 8 + kLocationBytes;
+  void activate(Rank rank) noexcept;
+  /// Writes a tail's payload and returns its size.
+  std::size_t tail_payload(std::uint64_t digest,
+                           std::span<std::byte, kTailBytesMax> out) const noexcept;
   std::uint32_t credit_of(const Lane& lane) const noexcept;
   std::uint32_t send_fresh(Lane& lane, TimePoint now) noexcept;
   std::uint32_t send_repairs(Lane& lane, TimePoint now) noexcept;
@@ -112,6 +131,7 @@ class SendSession {
   void send_tails(TimePoint now) noexcept;
   void send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint now) noexcept;
   void check_deadlines(TimePoint now) noexcept;
+  void send_evict(Rank rank, std::uint32_t epoch, std::uint32_t round) noexcept;
   void settle(Rank rank, ReceiverState state) noexcept;
   void extend_digest(Lane& lane, std::uint32_t end) noexcept;
   std::uint32_t credit_of(const Peer& peer) const noexcept;

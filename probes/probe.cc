@@ -31,7 +31,7 @@ class ProbeMachine final : public Probe {
 
   Result<bool> advance(TimePoint now);
   Result<void> look_at_store(TimePoint now);
-  void on_packet(const ProbePacket& packet, TimePoint now);
+  void on_packet(const ProbePacket& packet, std::uint64_t device_ns, TimePoint now);
   void enter(Stage stage, std::string stem, std::vector<Rank> ranks, TimePoint now);
   void begin_train(std::uint32_t train, TimePoint now);
   Result<bool> advance_train(TimePoint now);
@@ -95,7 +95,9 @@ Result<bool> ProbeMachine::step(TimePoint now) {
   if (stage_ == Stage::done) return true;
   if (world_ == 1) return true;
   if (auto seen = look_at_store(now); !seen) return seen.error();
-  io_->poll([&](const ProbePacket& packet) { on_packet(packet, now); });
+  io_->poll([&](const ProbePacket& packet, std::uint64_t device_ns) {
+    on_packet(packet, device_ns, now);
+  });
   if (io_->lost_peer()) {
     return fail("rank " + std::to_string(*io_->lost_peer()) + " was lost, says the transport, in " +
                 stage_text());
@@ -133,7 +135,7 @@ Result<void> ProbeMachine::look_at_store(TimePoint now) {
   return {};
 }
 
-void ProbeMachine::on_packet(const ProbePacket& packet, TimePoint now) {
+void ProbeMachine::on_packet(const ProbePacket& packet, std::uint64_t device_ns, TimePoint now) {
   switch (packet.kind) {
     case ProbeKind::ping:
       return pinger_.on_ping(packet);
@@ -151,7 +153,7 @@ void ProbeMachine::on_packet(const ProbePacket& packet, TimePoint now) {
   if ((before_first || over) && packet.train < trains()) begin_train(packet.train, now);
   if (stage_ != Stage::train) return;
   if (packet.kind == ProbeKind::data) {
-    receiver_.on_data(packet, *io_, now);
+    receiver_.on_data(packet, *io_, {now, device_ns});
   } else {
     receiver_.on_fin(packet);
   }

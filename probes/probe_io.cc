@@ -24,7 +24,11 @@ Result<std::unique_ptr<ProbeIo>> ProbeIo::create(Transport& transport,
                        " is too small: it needs frames of 40 bytes and a send depth of 2");
   }
   std::unique_ptr<ProbeIo> io(new ProbeIo(transport, std::move(peers), self, job));
-  auto region = transport.register_memory(io->memory_);
+  auto arena = Arena::map(std::size_t{io->data_slots_} * io->request_frames_ * io->frame_bytes_ +
+                          std::size_t{kControlSlots} * kProbeHeaderBytes);
+  if (!arena) return Error{arena.error().kind, "probe: " + arena.error().message};
+  io->arena_ = std::move(arena).value();
+  auto region = transport.register_memory(io->arena_.bytes());
   if (!region) return std::move(region).error();
   io->region_ = std::move(region).value();
   return io;
@@ -38,8 +42,6 @@ ProbeIo::ProbeIo(Transport& transport, std::vector<EndpointId> peers, Rank self,
   const std::uint32_t request_bytes = std::min(caps.max_request_bytes, kRequestBytesMax);
   request_frames_ = std::max(1U, request_bytes / frame_bytes_);
   data_slots_ = std::min(kDataSlotsMax, caps.send_depth / 2);
-  memory_.resize(std::size_t{data_slots_} * request_frames_ * frame_bytes_ +
-                 std::size_t{kControlSlots} * kProbeHeaderBytes);
   free_data_ = FixedStack<std::uint32_t>(data_slots_);
   free_control_ = FixedStack<std::uint32_t>(kControlSlots);
   for (std::uint32_t s = 0; s < data_slots_; ++s) free_data_.push(s);
@@ -49,7 +51,7 @@ ProbeIo::ProbeIo(Transport& transport, std::vector<EndpointId> peers, Rank self,
 
 ProbeIo::~ProbeIo() {
   for (int turn = 0; turn < 50 && in_flight_ > 0; ++turn) {
-    poll([](const ProbePacket&) {});
+    poll([](const ProbePacket&, std::uint64_t) {});
     if (in_flight_ > 0) transport_.wait(std::chrono::milliseconds(1));
   }
 }
@@ -64,8 +66,8 @@ std::uint64_t ProbeIo::control_wire_bytes(std::uint64_t packets) const noexcept 
 
 std::span<std::byte> ProbeIo::slot_memory(std::uint32_t slot) noexcept {
   const std::size_t data_bytes = std::size_t{request_frames_} * frame_bytes_;
-  if (slot < data_slots_) return std::span(memory_).subspan(slot * data_bytes, data_bytes);
-  return std::span(memory_).subspan(
+  if (slot < data_slots_) return arena_.bytes().subspan(slot * data_bytes, data_bytes);
+  return arena_.bytes().subspan(
       data_slots_ * data_bytes + std::size_t{slot - data_slots_} * kProbeHeaderBytes,
       kProbeHeaderBytes);
 }

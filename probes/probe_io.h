@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/wire.h"
 #include "probes/probe_packet.h"
+#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -43,8 +44,8 @@ class ProbeIo {
   bool send_data(Rank to, ProbePacket packet, std::uint32_t frames) noexcept;
   bool send_control(Rank to, ProbePacket packet) noexcept;
 
-  /// Takes in what arrived and calls on_packet(const ProbePacket&) for each valid packet, at most a
-  /// few thousand.
+  /// Takes in what arrived and calls on_packet(const ProbePacket&, std::uint64_t device_ns) for
+  /// each valid packet (Completion::device_ns), at most a few thousand.
   template <class OnPacket>
   void poll(OnPacket&& on_packet);
 
@@ -70,7 +71,7 @@ class ProbeIo {
   Rank self_;
   std::uint32_t job_;
   std::uint32_t frame_bytes_ = 0, request_frames_ = 0, data_slots_ = 0;
-  Bytes memory_;
+  Arena arena_;
   Region region_;
   FixedStack<std::uint32_t> free_data_, free_control_;
   std::uint32_t in_flight_ = 0;
@@ -91,7 +92,7 @@ void ProbeIo::poll(OnPacket&& on_packet) {
       for (std::uint32_t at = 0; at < c.bytes; at += std::min(step, c.bytes - at)) {
         const std::span<const std::byte> frame(c.data + at, std::min(step, c.bytes - at));
         const auto packet = parse_probe(frame, job_, static_cast<std::uint32_t>(peers_.size()));
-        if (packet && packet->sender != self_) on_packet(*packet);
+        if (packet && packet->sender != self_) on_packet(*packet, c.device_ns);
       }
       returns_.push_back({c.token});
     }

@@ -177,6 +177,8 @@ void TrainReceiver::start(std::uint32_t train, std::span<const Rank> senders, Ra
   train_ = train;
   std::fill(sources_.begin(), sources_.end(), Source{});
   curve_.clear();
+  first_ = {};
+  first_arrival_ = last_arrival_ = {};
   arrived_bytes_ = 0;
   fins_missing_ = 0;
   for (const Rank rank : senders) {
@@ -186,19 +188,30 @@ void TrainReceiver::start(std::uint32_t train, std::span<const Rank> senders, Ra
   }
 }
 
-void TrainReceiver::on_data(const ProbePacket& packet, const ProbeIo& io, TimePoint now) noexcept {
+/// On the own clock as if the first stamped one had been seen at once: of the device's clock only
+/// differences are used. Completions of several queues may overtake one another; time does not.
+TimePoint TrainReceiver::time_of(const Arrival& arrival) noexcept {
+  if (arrival.device_ns == 0) return std::max(arrival.seen, last_arrival_);
+  if (first_.device_ns == 0) first_ = arrival;
+  const auto since = static_cast<Duration::rep>(arrival.device_ns - first_.device_ns);
+  return std::max(first_.seen + Duration(since), last_arrival_);
+}
+
+void TrainReceiver::on_data(const ProbePacket& packet, const ProbeIo& io,
+                            const Arrival& arrival) noexcept {
   Source& source = sources_[packet.sender];
   if (packet.train != train_ || !source.expected) return;
-  if (arrived_bytes_ == 0) first_arrival_ = now;
+  const TimePoint at = time_of(arrival);
+  if (arrived_bytes_ == 0) first_arrival_ = at;
   arrived_bytes_ += io.wire_bytes(1);
-  last_arrival_ = source.last_arrival = now;
-  curve_.add(now, arrived_bytes_);
+  last_arrival_ = source.last_arrival = at;
+  curve_.add(at, arrived_bytes_);
   ++source.frames;
   if (packet.sequence >= source.highest) {
     source.highest = packet.sequence + 1;
     source.last_stamp = packet.stamp;
   }
-  if (source.unacked++ == 0) source.unacked_since = now;
+  if (source.unacked++ == 0) source.unacked_since = arrival.seen;
   source.ack_now = source.ack_now || (packet.flags & probe_flag::kAckNow) != 0;
 }
 

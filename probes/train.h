@@ -78,12 +78,20 @@ class TrainSender {
   bool stopped_ = true;
 };
 
-/// Counts what arrives and acknowledges every few frames or once a millisecond.
+/// When a packet was seen and, where the device says so, when it came (Completion::device_ns).
+struct Arrival {
+  TimePoint seen{};
+  std::uint64_t device_ns = 0;
+};
+
+/// Counts what arrives and acknowledges every few frames or once a millisecond. Where the device
+/// stamps arrivals, the rate is that at which it took them in, however late this process looks;
+/// senders that have used up the receive window meanwhile do pause.
 class TrainReceiver {
  public:
   explicit TrainReceiver(std::uint32_t world);
   void start(std::uint32_t train, std::span<const Rank> senders, Rank self);
-  void on_data(const ProbePacket& packet, const ProbeIo& io, TimePoint now) noexcept;
+  void on_data(const ProbePacket& packet, const ProbeIo& io, const Arrival& arrival) noexcept;
   void on_fin(const ProbePacket& packet) noexcept;
   /// Sends the acknowledgements that are due.
   void step(ProbeIo& io, TimePoint now) noexcept;
@@ -108,8 +116,11 @@ class TrainReceiver {
     TimePoint unacked_since{};
     TimePoint last_arrival{};
   };
+  TimePoint time_of(const Arrival& arrival) noexcept;
+
   std::vector<Source> sources_;
   ArrivalCurve curve_;
+  Arrival first_{};  ///< The first one of the train that the device stamped.
   std::uint32_t train_ = 0;
   std::uint32_t fins_missing_ = 0;
   std::uint64_t arrived_bytes_ = 0;

@@ -9,7 +9,7 @@ namespace selmcast {
 
 Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
                          WireElement element, std::optional<PairCredit> credit,
-                         const KeyedTail& keyed)
+                         const KeyedTail& keyed, const SenderTable* table)
     : shape_(shape),
       stream_bytes_(shape.bytes),
       mix_(mix),
@@ -17,10 +17,14 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
       element_(element),
       credit_(std::move(credit)),
       keyed_(keyed),
-      sums_(deterministic ? 0 : shape.bytes / bytes_of(element)),
-      fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
+      table_(table),
+      sums_(deterministic || table != nullptr ? 0 : shape.bytes / bytes_of(element)),
+      fixed_sums_(deterministic && table == nullptr ? shape.bytes / bytes_of(element) : 0),
       counts_(shape.frames()) {
   SELMCAST_CHECK(credit_.has_value() == (mix == MixKind::age), "age is what needs credit");
+  SELMCAST_CHECK((table != nullptr) == (mix == MixKind::cumulative) &&
+                     (table == nullptr || element == WireElement::f32),
+                 "cumulative is what needs a table, of float32");
   SELMCAST_CHECK(keyed.sums == nullptr || (element == WireElement::f32 && keyed.first % 2 == 0 &&
                                            shape.frame_payload % 8 == 0),
                  "pairs are float32 and lie in one frame");
@@ -97,6 +101,10 @@ void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byt
   }
   const std::byte* own = sent + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
+  if (table_ != nullptr) {
+    ++counts_[frame];
+    return table_->put(sender, first, payload);
+  }
   const bool fresh = counts_[frame]++ == 0;
   if (!deterministic_) return add_floating(sums_.data() + first, fresh, sender, payload, own);
   std::int64_t* sum = fixed_sums_.data() + first;
@@ -144,6 +152,7 @@ void Accumulator::move_to(const float* own, const std::byte* sent) noexcept {
 }
 
 void Accumulator::finish(float* own, const std::byte* sent) noexcept {
+  if (table_ != nullptr) return;
   for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
     if (counts_[frame] > 0) finish_frame(frame, own, sent);
   }

@@ -69,6 +69,11 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
       }
     }
     auto& round = program.cycle[t];
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const bool heard =
+          std::binary_search(round.senders.begin(), round.senders.end(), view.members[i]);
+      if (heard) round.sender_groups.push_back(base + i);
+    }
     if (round.receivers.empty()) continue;
     round.multicast = true;
     round.group = base + self;
@@ -101,17 +106,25 @@ Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
   out.period_k = rows.period();
   out.rate = rows.rate();
   out.rate_without_k = rows.rate_without_bound();
-  RingWork work(rows.members());
+  out.receive_groups = rows.groups_of(self);
+  const auto n = rows.members();
+  RingWork work(n);
   for (std::uint32_t t = 0; t < rows.period(); ++t) {
     const auto mine = rows.round_of(self, t, work);
     auto round = round_plan(view, mine, rows.rate());
+    // In each round the rows are dealt out to the members in ring order, one to each.
+    for (const auto sender : mine.senders) {
+      const auto group = rows.groups()[(mine.row + sender + n - self) % n];
+      const bool member =
+          std::binary_search(out.receive_groups.begin(), out.receive_groups.end(), group);
+      round.sender_groups.push_back(member ? group : kNoGroup);
+    }
     if (round.multicast) {
       round.group = rows.groups()[mine.row];
       out.send_groups.push_back(round.group);
     }
     out.cycle.push_back(std::move(round));
   }
-  out.receive_groups = rows.groups_of(self);
   sort_unique(out.send_groups);
   out.group_entries_max = *std::max_element(rows.slots().begin(), rows.slots().end());
   return out;
@@ -154,6 +167,42 @@ Program slide_program(const View& view, const SlidePlan& plan, std::uint32_t sel
   out.group_entries_max = joins.most_held;
   out.joins_per_round_max = joins.most_per_round;
   change = {joins.at_start, 0, joins.most_at_start, true};
+  return out;
+}
+
+/// Everybody's group and rates; the rest is decided as rounds begin.
+Program online_program(const View& view, const Policy& policy, std::uint32_t self,
+                       RowChange& change) {
+  const auto n = static_cast<std::uint32_t>(view.members.size());
+  Program out;
+  out.epoch = view.epoch;
+  out.members = view.members;
+  auto& online = out.online.emplace();
+  online.p = std::min(policy.p, n - 1);
+  online.k = policy.resolved_k(n);
+  online.eta = *policy.eta;
+  online.first_group = first_group(view);
+  online.tx_kbps = view.tx_kbps;
+  online.rx_kbps = view.rx_kbps;
+  RoundPlan round;
+  for (std::uint32_t m = 0; m < n; ++m) {
+    if (m == self) continue;
+    if (view.rx_kbps[m] > 0) round.receivers.push_back(view.members[m]);
+    if (view.rx_kbps[self] > 0) round.senders.push_back(view.members[m]);
+  }
+  round.multicast = !round.receivers.empty();
+  round.group = online.first_group + self;
+  // As if everyone had p receivers at a common rate; the rates of rounds are planned as they begin.
+  round.rate = {*std::max_element(view.rx_kbps.begin(), view.rx_kbps.end()), online.p};
+  if (static_cast<double>(view.tx_kbps[self]) < value_of(round.rate))
+    round.rate = {view.tx_kbps[self], 1};
+  if (round.multicast) out.send_groups = {round.group};
+  out.rate = out.rate_without_k = round.rate;
+  out.period_k = online.k > 0 ? online.k + 1 : 0;
+  out.group_entries_max = n - 1;
+  out.joins_per_round_max = n - 1;
+  out.cycle.push_back(std::move(round));
+  change = {};
   return out;
 }
 
@@ -252,6 +301,7 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
     history.change = {std::min(policy.servers, n) * (n - 1), 0, entries, true};
     return program;
   }
+  if (policy.eta) return online_program(view, policy, *self, history.change);
   if (policy.join_budget > 0) {
     const auto plan = slide_plan_of(view, policy);
     if (!plan) return plan.error();
@@ -278,7 +328,7 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self) {
 Result<ScheduleFacts> schedule_facts(const View& view, const Policy& policy,
                                      const PlanHistory& history) {
   ScheduleFacts out;
-  if (view.members.size() < 2) return out;
+  if (view.members.size() < 2 || policy.eta) return out;
   Schedule schedule;
   if (uses_rows(policy)) {
     SELMCAST_CHECK(history.rows.has_value(), "the view was compiled before");

@@ -7,6 +7,7 @@
 #include "sync/free/free_rounds.h"
 #include "sync/layers/layer_rounds.h"
 #include "sync/parker.h"
+#include "sync/planned_rate.h"
 
 namespace selmcast {
 
@@ -37,11 +38,20 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       {kChunkFramesMax, caps.max_request_bytes / config_.frame_bytes, caps.max_request_slices / 2});
   shape_ = StreamShape{parameters.size() * bytes_of(config_.element),
                        (config_.frame_bytes - kFrameHeaderBytes) / 8 * 8, std::max(chunk, 1U)};
+  if (config_.free && config_.free->online) {
+    // A new rate holds from the next chunk on, so a short round needs short ones.
+    constexpr std::uint32_t kChunksLeast = 32;
+    shape_.chunk_frames = std::clamp(shape_.frames() / kChunksLeast, 1U, shape_.chunk_frames);
+  }
   auto port =
       FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames,
                       static_cast<std::uint32_t>(std::max<std::size_t>(config_.layers.size(), 1)));
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
+  auto puller = Puller::make(*port_, shape_.frame_payload);
+  if (!puller) return std::move(puller).error();
+  puller_ = std::move(puller).value();
+  port_->set_puller(puller_.get());
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (rank == config_.self) continue;
     auto connected = port_->connect(rank, peers[rank]);
@@ -51,10 +61,14 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
   stream_ = std::as_bytes(parameters);
   try {
     if (config_.element != WireElement::f32 || config_.free) {
-      encoded_.resize(shape_.bytes);
+      auto memory = Arena::map(shape_.bytes);
+      if (!memory)
+        return Error{memory.error().kind, "encoded parameters: " + memory.error().message};
+      encoded_memory_ = std::move(memory).value();
+      encoded_ = encoded_memory_.bytes().first(shape_.bytes);
       stream_ = encoded_;
     }
-    auto region = transport_.register_memory(stream_);
+    auto region = transport_.register_readable(stream_);
     if (!region) return std::move(region).error();
     stream_region_ = std::move(region).value();
     // Layers have accumulators of their own.
@@ -63,7 +77,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
       accumulator_ =
           std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element,
-                                        std::move(credit), config_.keyed);
+                                        std::move(credit), config_.keyed, config_.table.get());
+      set_up_landing();
     } else {
       set_up_layers();
     }
@@ -199,6 +214,10 @@ void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
   try {
     auto prepared = prepare(*epoch);
     if (!prepared) return fail(std::move(prepared).error());
+    // The rounds of two epochs may overlap.
+    const Kbps planned = planned_rate(*epoch, config_.self);
+    transport_.limit_rate(std::max(planned, planned_rate_));
+    planned_rate_ = planned;
   } catch (const std::bad_alloc&) {
     return fail(unavailable("no memory for the bookkeeping of " + std::to_string(shape_.bytes) +
                             " bytes of parameters; use fewer ranks on this host"));
@@ -222,8 +241,12 @@ LaneSpec Engine::unicast_lane(Rank to, bool patch) const {
 Result<void> Engine::prepare(EpochState& epoch) {
   const Program& program = epoch.program;
   std::vector<std::pair<std::uint32_t, MembershipId>> ids;
+  // Of a rank whose receivers are selected online every other's group is joined as rounds begin.
+  if (program.online) epoch.memberships.reserve(program.members.size() + 1);
+  const auto landing = reserve_landing(program);
   for (const std::uint32_t group : program.receive_groups) {
-    const auto id = join(epoch, group, JoinAs::receiver);
+    const bool lands = std::binary_search(landing.begin(), landing.end(), group);
+    const auto id = join(epoch, group, JoinAs::receiver, lands);
     if (!id) return id.error();
     ids.emplace_back(group, *id);
   }
@@ -257,8 +280,9 @@ Result<void> Engine::prepare(EpochState& epoch) {
     return {};
   }
   epoch.sender = std::make_unique<SendSession>(
-      *port_, SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
-                           static_cast<std::uint32_t>(lanes_max)});
+      *port_,
+      SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
+                   static_cast<std::uint32_t>(lanes_max), 0, nullptr, program.online.has_value()});
   epoch.receiver = std::make_unique<ReceiveSession>(*port_, receive_settings(program));
   return {};
 }
@@ -275,7 +299,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
                       0,
                       config_.timeout,
                       caps.receive_window_bytes,
-                      caps.sender_window_bytes,
+                      landing_ == nullptr ? caps.sender_window_bytes : landing_window(),
                       static_cast<std::uint32_t>(most),
                       config_.loss,
                       config_.seed + program.epoch,
@@ -307,16 +331,25 @@ void Engine::switch_epoch(std::uint32_t first_round) noexcept {
     switched_in_ = round_;
   }
   membership_changes_ += static_cast<std::uint32_t>(changes);
+  transport_.limit_rate(planned_rate_);  // set-up: a change of plan
   auto replaced = std::exchange(current_, std::move(pending_));
+  if (landing_ != nullptr) landing_->keep(current_->memberships);
   mailbox_.retire(std::move(replaced));
 }
 
-Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as) {
-  auto membership = transport_.join({group}, as);
-  if (!membership) return std::move(membership).error();
-  const auto id = membership->id();
-  epoch.memberships.push_back({group, as, std::move(membership).value()});
-  return id;
+Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as, bool lands) {
+  if (lands) {
+    auto membership = landing_->join(group);
+    // Where there is no room for another landing queue the group does without.
+    lands = membership.has_value();
+    if (lands) epoch.memberships.push_back({group, as, std::move(membership).value(), true});
+  }
+  if (!lands) {
+    auto membership = transport_.join({group}, as);
+    if (!membership) return std::move(membership).error();
+    epoch.memberships.push_back({group, as, std::move(membership).value()});
+  }
+  return epoch.memberships.back().membership.id();
 }
 
 void Engine::join_for_next() noexcept {

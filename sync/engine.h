@@ -1,8 +1,9 @@
 // Engine: executes the programs of one rank, round by round. Knows no policy by name.
 //
 // Threads. One *driver* thread calls progress() and everything marked [driver]. One *application*
-// thread calls what is marked [app], one *control* thread what is marked [control]. They share only
-// the atomics below; the driver takes no lock and never waits for the others.
+// thread calls what is marked [app] (layers: see there), one *control* thread what is marked
+// [control]. They share only the atomics below; the driver takes no lock and never waits for the
+// others.
 #pragma once
 
 #include <array>
@@ -13,9 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "multicast/puller.h"
 #include "selmcast/worker.h"
 #include "sync/engine_config.h"
 #include "sync/epoch_mailbox.h"
+#include "sync/landing_rows.h"
+#include "sync/layers/layer_counts.h"
+#include "transport/arena.h"
 
 namespace selmcast {
 
@@ -31,6 +36,9 @@ class Engine {
   // Set-up, by the thread that will drive, before the first progress().
   /// Before set_up().
   void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
+  /// Why frames that could be put in place are not; empty otherwise. Constant after set-up.
+  const std::string& landing_refused() const noexcept { return landing_refused_; }
+  void set_table(std::shared_ptr<SenderTable> table) noexcept { config_.table = std::move(table); }
   void set_layers(std::span<const std::size_t> sizes) {
     config_.layers.assign(sizes.begin(), sizes.end());
   }
@@ -61,9 +69,11 @@ class Engine {
   /// Rounds of this rank that ended since the push() before; valid until the next one.
   std::span<const RoundReport> ended() const noexcept { return {ended_.data(), ended_count_}; }
 
-  // With layers, instead of push(); wait() then waits for the last of them.
+  // With layers, instead of push(); wait() then waits for the last of them. Different layers may be
+  // handed over and waited for by different application threads at the same time; wait() comes
+  // after all push_layer() of the round have returned, and before all of the next.
   /// Hands layer `layer` over: once in a round, in any order. The first one of a round begins it;
-  /// not before the last round has ended.
+  /// not before the last round has ended. Wait-free, but for the transport's wake().
   void push_layer(std::size_t layer) noexcept;
   /// Whether the layer is mixed and the application's again.
   bool layer_closed(std::size_t layer) const noexcept;
@@ -99,6 +109,8 @@ class Engine {
   struct Totals {
     PortCounters port;
     std::uint64_t rx_payload_bytes = 0;
+    std::uint64_t read_frames = 0;
+    LandingCounters landing;
   };
 
   // Mailboxes.
@@ -106,7 +118,16 @@ class Engine {
   void accept_offer(std::unique_ptr<EpochState> epoch) noexcept;
   Result<void> prepare(EpochState& epoch);
   LaneSpec unicast_lane(Rank to, bool patch) const;
-  Result<MembershipId> join(EpochState& epoch, std::uint32_t group, JoinAs as);
+  Result<MembershipId> join(EpochState& epoch, std::uint32_t group, JoinAs as, bool lands = false);
+  // Frames put in place (engine_landing.cc).
+  void set_up_landing();
+  std::vector<std::uint32_t> reserve_landing(const Program& program);
+  std::uint64_t landing_window() const noexcept;
+  LandingQueue* landing_queue_of(const Completion& completion) noexcept {
+    return landing_ == nullptr ? nullptr : landing_->queue_of(completion);
+  }
+  void on_landed(LandingQueue& queue, const Completion& completion, TimePoint now) noexcept;
+  bool close_landing(Rank sender) noexcept;
   void switch_epoch(std::uint32_t first_round) noexcept;
   // Groups that only some rounds need: system calls and memory, under a join budget only.
   void join_for_next() noexcept;
@@ -116,6 +137,8 @@ class Engine {
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;
   void on_frame(std::span<const std::byte> frame, TimePoint now) noexcept;
+  void on_parsed(const ParsedFrame& frame, TimePoint now) noexcept;
+  void on_checked(const ParsedFrame& frame, TimePoint now) noexcept;
   void on_data(const ParsedFrame& frame, TimePoint now) noexcept;
   EpochState* epoch_of(std::uint32_t epoch) noexcept;
   // Rounds.
@@ -148,19 +171,23 @@ class Engine {
   EngineConfig config_;
   StreamShape shape_;
   std::span<float> parameters_;
-  Elements part_;                   ///< Of the exchange; [app] before pushed_, [driver] after it.
-  std::vector<std::byte> encoded_;  ///< The parameters as a round sends them; empty with f32.
+  Elements part_;  ///< Of the exchange; [app] before pushed_, [driver] after it.
+  Arena encoded_memory_;
+  std::span<std::byte> encoded_;       ///< The parameters as a round sends them; empty with f32.
   std::span<const std::byte> stream_;  ///< What is sent: encoded_ or, in place, the parameters.
   // Of the running round:
   std::span<float> own_;
   std::span<const std::byte> sent_;
   Region stream_region_;
   std::unique_ptr<FramePort> port_;
+  Kbps planned_rate_ = 0;           ///< By the latest plan.
+  std::unique_ptr<Puller> puller_;  ///< Null where the transport has no reads.
   std::unique_ptr<Accumulator> accumulator_;
+  std::string landing_refused_;
+  std::unique_ptr<LandingRows> landing_;  ///< Null where every frame is put where it belongs by us.
+  std::uint64_t table_bytes_ = 0;         ///< Put into the table by us.
   std::vector<Completion> completions_;
   std::vector<ReceiveRequest> returns_;
-
-  std::size_t layers_pushed_ = 0;  ///< In this round. [app]
 
   // Driver only.
   std::unique_ptr<LayerRounds> layers_;  ///< Null where everything is handed over together.
@@ -181,6 +208,8 @@ class Engine {
   /// Rounds. [app] release in push() / [driver] acquire: what the application wrote to the
   /// parameters and part_.
   std::atomic<std::uint32_t> pushed_{0};
+  /// With layers: which application thread adds to pushed_.
+  RoundOpening<> round_opening_;
   /// [app] relaxed in push_last() / [driver] relaxed; ordered by pushed_.
   std::atomic<bool> pushed_last_{false};
   /// Rounds. [driver] release in close_round() / [app] acquire in wait(): report_ and the mixed

@@ -24,6 +24,7 @@ class FreeObserver;
 struct FreePace {
   bool bounded = false;  ///< No rank begins a step more than `slack` beyond the slowest.
   std::uint32_t slack = 0;
+  bool online = false;  ///< Receivers are selected as rounds begin; programs say how.
 };
 
 struct EngineConfig {
@@ -34,6 +35,7 @@ struct EngineConfig {
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
   KeyedTail keyed;  ///< Of codec=slim with indices; its sums must outlive the engine.
+  std::shared_ptr<SenderTable> table;  ///< Of MixKind::cumulative; null otherwise.
   /// Elements of the layers that are handed over one by one, in the order of the parameters; empty:
   /// they are handed over together.
   std::vector<std::size_t> layers;
@@ -62,6 +64,7 @@ struct EpochState {
     std::uint32_t group = 0;
     JoinAs as = JoinAs::receiver;
     Membership membership;
+    bool lands = false;  ///< Joined by LandingRows.
   };
 
   Program program;

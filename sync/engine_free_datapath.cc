@@ -54,6 +54,10 @@ std::size_t Engine::progress_free(TimePoint now) noexcept {
     suspect(*rank, "made no progress within the timeout");
   }
   if (const auto bad = free_->mismatch()) fail_mismatch(*bad);
+  if (const auto& error = free_->join_error()) {
+    const std::string self = std::to_string(config_.self);  // failure: ends the job
+    fail(selmcast::failed("rank " + self + ": " + error->message));
+  }
   port_->flush();
   if (port_->broken()) fail_broken();
   if (free_->passed()) {

@@ -17,11 +17,13 @@ void Engine::set_up_layers() {
 
 void Engine::push_layer(std::size_t layer) noexcept {
   SELMCAST_CHECK(layers_ != nullptr && layer < layers_->count(), "a layer that was registered");
-  layers_->push(layer);
-  if (layers_pushed_++ == 0) {
+  // Before the layer itself: once that is handed over the round may end, and the next one begin.
+  if (round_opening_.first_of(layers_->count())) {
     pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  if (layers_pushed_ == layers_->count()) layers_pushed_ = 0;
+  layers_->push(layer);
+  // After both: whichever thread's news the driver missed before it went to sleep, that thread
+  // wakes it.
   transport_.wake();
 }
 

@@ -47,8 +47,10 @@ constexpr Value kValues[] = {
     {Axis::route, "hier", ""},
     {Axis::route, "forest", ""},
     {Axis::pace, "bsp", "a round ends when all its deliveries have ended", true},
-    {Axis::pace, "ssp:s",
-     "rounds in every worker's own time; none begins a step more than s beyond the slowest"},
+    {Axis::pace, "ssp:s[,eta]",
+     "rounds in every worker's own time; none begins a step more than s beyond the slowest; with "
+     "eta receivers are selected as each multicast starts, and taken out while more than eta is "
+     "left"},
     {Axis::pace, "async",
      "rounds in every worker's own time; nobody waits for anybody before the end"},
     {Axis::pace, "overlap[:K]",
@@ -61,7 +63,9 @@ constexpr Value kValues[] = {
     {Axis::mix, "age[:gamma]",
      "gossip with age credit: a pair earns gamma/n per round (gamma = 0.9) and spends it when one "
      "hears the other; unequal in-degrees bias it less"},
-    {Axis::mix, "cumulative", ""},
+    {Axis::mix, "cumulative",
+     "mean of all that every worker did since the start, as last heard of it: no bias and nothing "
+     "lost with a partial selection, for n + 4 copies of the model (verbs: up to 2n + 3)"},
     {Axis::mix, "compensate[:gamma]",
      "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
     {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
@@ -90,6 +94,7 @@ struct Name {
 constexpr Name kNames[] = {
     {"bsp", "select=all pace=bsp mix=sgd"},
     {"selmcast", "select=selmcast:2 pace=bsp mix=average groups=rows"},
+    {"selmcast-ssp", "select=selmcast:2 pace=ssp:4,0.75 mix=average groups=sender"},
     {"osp", "select=all pace=overlap mix=compensate:0"},
     {"losp", "select=all pace=overlap mix=compensate:1.5"},
     {"p3", "select=all pace=bsp mix=sgd order=priority"},
@@ -225,7 +230,10 @@ std::string pace_text(const Policy& policy) {
     return policy.stage_share ? "stages:" + shortest(*policy.stage_share) : "stages";
   }
   if (policy.pace == PaceKind::async) return "async";
-  if (policy.pace == PaceKind::ssp) return "ssp:" + std::to_string(policy.pace_steps);
+  if (policy.pace == PaceKind::ssp) {
+    return "ssp:" + std::to_string(policy.pace_steps) +
+           (policy.eta ? "," + shortest(*policy.eta) : "");
+  }
   return (policy.pace == PaceKind::overlap ? "overlap:" : "periodic:") +
          std::to_string(policy.pace_steps);
 }
@@ -234,6 +242,7 @@ std::string mix_text(const Policy& policy) {
   if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
   if (policy.mix == MixKind::lgp) return "lgp";
   if (policy.mix == MixKind::age) return "age:" + shortest(policy.gamma);
+  if (policy.mix == MixKind::cumulative) return "cumulative";
   if (policy.mix == MixKind::stale) return "stale:" + std::to_string(policy.late_steps);
   return policy.mix == MixKind::sgd ? "sgd" : "average";
 }
@@ -292,9 +301,25 @@ Result<void> check_policy(const Policy& policy, std::uint32_t workers) {
     return bad_input("workers: " + std::to_string(workers) + ", allowed are 1 to " +
                      std::to_string(kMaxWorkers));
   }
+  if (policy.eta && workers > kOnlineWorkersMax) {
+    return bad_input("policy: pace=ssp:s,eta selects among at most " +
+                     std::to_string(kOnlineWorkersMax) + " workers, but the job has " +
+                     std::to_string(workers) + "; drop eta");
+  }
   if (policy.servers > workers) {
     return bad_input("policy: route=ps:" + std::to_string(policy.servers) + ", but a job of " +
                      std::to_string(workers) + " workers has no more servers than that; lower it");
+  }
+  constexpr std::uint32_t kRoundsMax = 8;
+  const auto k = policy.resolved_k(workers);
+  if (policy.mix == MixKind::cumulative && workers > 1 && (k == 0 || k > kRoundsMax)) {
+    return bad_input(
+        "policy: mix=cumulative mixes what was last heard of each rank, which must not "
+        "be older than " +
+        std::to_string(kRoundsMax) + " rounds; here it may be " +
+        (k == 0 ? "of any age" : std::to_string(k) + " rounds old") +
+        "; use select=all or select=selmcast:p,k with k of at most " + std::to_string(kRoundsMax) +
+        ", or mix=age");
   }
   if (policy.select == SelectKind::all || policy.p < workers) return {};
   return bad_input("policy: p = " + std::to_string(policy.p) + " receivers, but a job of " +

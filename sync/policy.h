@@ -16,7 +16,7 @@ namespace selmcast {
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
-enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale };
+enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale, cumulative };
 enum class OrderKind : std::uint8_t { fifo, priority };
 enum class GroupKind : std::uint8_t { rows, sender };
 
@@ -47,6 +47,9 @@ struct Policy {
   PaceKind pace = PaceKind::bsp;
   /// Steps of a round; overlap: most steps beyond a departure; ssp: the bound s.
   std::uint32_t pace_steps = 1;
+  /// pace=ssp:s,eta: receivers are selected as multicasts start, those with less than this share
+  /// left are kept (SspSelection::eta). Absent: by a plan made in advance.
+  std::optional<double> eta;
   MixKind mix = MixKind::average;
   /// pace=stages: share of the parameters exchanged behind the barrier; absent: it adapts.
   std::optional<double> stage_share;
@@ -70,10 +73,11 @@ struct Policy {
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
   /// How a round mixes what it receives: the others are done around rounds that average.
   MixKind round_mix() const noexcept {
-    return mix == MixKind::sgd || mix == MixKind::age ? mix : MixKind::average;
+    const bool own = mix == MixKind::sgd || mix == MixKind::age || mix == MixKind::cumulative;
+    return own ? mix : MixKind::average;
   }
-  /// Of the model, kept beside the application's parameters.
-  std::uint32_t model_copies() const noexcept {
+  /// Of the model, kept beside the application's parameters by one of n ranks.
+  std::uint32_t model_copies(std::uint32_t n) const noexcept {
     if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
@@ -82,6 +86,8 @@ struct Policy {
         return 6;
       case MixKind::stale:
         return 1;
+      case MixKind::cumulative:
+        return 2 * n + 3;  // n - 1 of them only where frames are put in place
       default:
         return 0;
     }
@@ -96,6 +102,8 @@ struct Policy {
 /// override it. select=random and the
 /// paces ssp and async without a groups word get groups=sender.
 Result<Policy> parse_policy(std::string_view text);
+/// Workers that pace=ssp:s,eta can select among: one control frame names all.
+inline constexpr std::uint32_t kOnlineWorkersMax = 512;
 /// Checks that need the number of workers: 1 <= p <= n-1, n <= 65 535.
 Result<void> check_policy(const Policy& policy, std::uint32_t workers);
 /// The policy with every axis written out in one fixed order, e.g. for JSON and for comparing

@@ -102,7 +102,15 @@ Result<void> set_free_pace(std::string_view name, std::optional<std::string_view
   constexpr std::uint32_t kSlackMax = 1'000'000;
   policy.pace = name == "ssp" ? PaceKind::ssp : PaceKind::async;
   if (policy.pace == PaceKind::async) return {};
-  const auto slack = argument ? number(*argument) : std::nullopt;
+  const auto comma = argument ? argument->find(',') : std::string_view::npos;
+  const auto slack = argument ? number(argument->substr(0, comma)) : std::nullopt;
+  if (comma != std::string_view::npos) {
+    policy.eta = decimal(argument->substr(comma + 1));
+    if (!policy.eta || *policy.eta < 0.0 || *policy.eta > 1.0) {
+      return bad_input("policy: pace=ssp:s,eta needs a share eta from 0 to 1, found " +
+                       quoted(*argument) + "; write for example pace=ssp:4,0.75");
+    }
+  }
   if (!slack || *slack > kSlackMax) {
     return bad_input("policy: pace=ssp needs a number of steps s, 0 to " +
                      std::to_string(kSlackMax) + ", found " +
@@ -187,6 +195,10 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
   if (name == "stale") {
     policy.mix = MixKind::stale;
     return set_late_steps(text, policy.late_steps);
+  }
+  if (name == "cumulative") {
+    policy.mix = MixKind::cumulative;
+    return {};
   }
   if (name == "lgp") {
     policy.mix = MixKind::lgp;

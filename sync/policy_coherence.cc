@@ -63,10 +63,16 @@ Result<void> check_steps(const Policy& policy) {
         "policy: mix=sgd merges the updates of every single step; use pace=bsp, or mix=average or "
         "mix=compensate with pace=periodic");
   }
-  if (policy.element != WireElement::f32 && compensates) {
+  if (policy.element != WireElement::f32 && compensates && policy.route == RouteKind::servers) {
     return bad_input(
-        "policy: codec=cast rounds what mix=compensate must know exactly; use codec=identity or "
-        "slim, or mix=average or sgd");
+        "policy: servers (route=ps) round the mean that they hand out, and nobody keeps the rest, "
+        "which mix=compensate with codec=cast must not lose; use route=star or codec=identity");
+  }
+  if (policy.element != WireElement::f32 && policy.mix == MixKind::cumulative) {
+    return bad_input(
+        "policy: mix=cumulative sends sums that grow, of which 16 bits would lose the newest "
+        "steps; "
+        "use codec=identity or mix=age");
   }
   if (policy.slim && !compensates) {
     return bad_input(
@@ -96,6 +102,11 @@ Result<void> check_free(const Words& words, Policy& policy) {
     return bad_input(pace +
                      "has rounds of one sender each, and servers gather from all ranks at "
                      "once; use route=star");
+  }
+  if (policy.eta && (policy.select != SelectKind::selmcast || policy.route != RouteKind::star)) {
+    return bad_input(pace +
+                     "with eta selects the receivers of multicasts online; use "
+                     "select=selmcast:p and route=star with it, or drop eta");
   }
   policy.groups = GroupKind::sender;
   return {};
@@ -140,11 +151,12 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
         "route=star with a partial selection");
   }
-  const bool by_pairs = policy.mix == MixKind::age || policy.mix == MixKind::stale ||
-                        (policy.slim && policy.slim->indexed);
+  const bool by_pairs = policy.mix == MixKind::cumulative || policy.mix == MixKind::age ||
+                        policy.mix == MixKind::stale || (policy.slim && policy.slim->indexed);
   if (policy.route == RouteKind::servers && by_pairs) {
     return bad_input(
-        "policy: route=ps mixes at the servers only, and mix=age, mix=stale and codec=slim with "
+        "policy: route=ps mixes at the servers only, and mix=age, cumulative, stale and codec=slim "
+        "with "
         "indices count whom each rank hears; use route=star");
   }
   const bool partial = policy.select != SelectKind::all;
@@ -172,6 +184,17 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "never travel; use beta below alpha");
   }
   return {};
+}
+
+Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes) {
+  if (policy.mix != MixKind::cumulative) return {};
+  constexpr std::uint64_t kBytesMax = std::uint64_t{4} << 30U;
+  const std::uint64_t copies = policy.model_copies(workers);
+  if (bytes <= kBytesMax / copies) return {};
+  return bad_input("policy: mix=cumulative keeps " + std::to_string(copies) + " copies of " +
+                   std::to_string(bytes) + " bytes, more than the " +
+                   std::to_string(kBytesMax >> 30U) +
+                   " GiB that it may take on a rank; use mix=age or mix=average");
 }
 
 Result<void> check_layers(const Policy& policy, std::size_t elements,

@@ -14,6 +14,8 @@
 
 namespace selmcast {
 
+inline constexpr std::uint32_t kNoGroup = ~std::uint32_t{0};
+
 /// One round of one rank. All numbers are job ranks, ascending, never the rank itself.
 struct RoundPlan {
   bool multicast = false;       ///< Whether `receivers` are reached through `group`.
@@ -21,8 +23,11 @@ struct RoundPlan {
   std::vector<Rank> receivers;  ///< By the group, or by one unicast copy each.
   std::vector<Rank> patches;    ///< Further receivers, by one unicast copy each.
   std::vector<Rank> senders;    ///< Whom this rank hears.
-  RateFraction rate;            ///< Common wire rate of each transfer of this round.
-  bool below_p = false;         ///< This rank reaches fewer than p receivers.
+  /// The group by which each of them is heard, of which it is the only sender in this round, or
+  /// kNoGroup. Empty: not known (moves_groups, servers, online), or by unicast.
+  std::vector<std::uint32_t> sender_groups;
+  RateFraction rate;     ///< Common wire rate of each transfer of this round.
+  bool below_p = false;  ///< This rank reaches fewer than p receivers.
 
   // Only with parameter servers; otherwise everyone sends everything, and what arrives is mixed.
   bool replaces = false;             ///< What arrives takes the place of the own parameters.
@@ -34,6 +39,14 @@ struct RoundPlan {
   std::vector<std::uint32_t> joins;   ///< Groups of the next round that are not this one's.
   std::vector<std::uint32_t> leaves;  ///< Groups of this round that are not the next one's.
   std::vector<Rank> in_groups_of;     ///< The senders that are heard through their groups.
+};
+
+/// What it takes to select receivers while rounds run (sync/online/); rates by member.
+struct OnlineProgram {
+  std::uint32_t p = 1, k = 0;
+  double eta = 0.75;
+  std::uint32_t first_group = 0;  ///< Of member 0; one per member.
+  std::vector<Kbps> tx_kbps, rx_kbps;
 };
 
 /// Immutable. Read by the engine through one acquire load.
@@ -52,6 +65,9 @@ struct Program {
   /// Memberships change from round to round: all of an epoch begin with cycle[0], for which
   /// receive_groups are joined. Otherwise round 0 of the job has cycle[0], whatever the epoch.
   bool moves_groups = false;
+  /// Present: the one round of the cycle names all that may be receivers and senders, and groups of
+  /// others are joined for single rounds.
+  std::optional<OnlineProgram> online;
 
   /// Where in the cycle round `r` of the job lies, for an epoch that began with round `first`.
   std::size_t slot_of(std::uint32_t r, std::uint32_t first) const noexcept {
@@ -67,7 +83,7 @@ struct PlanHistory {
   RowChange change;             ///< Made by the last view, over all members.
 };
 
-/// Of a whole cycle and all members; 0 for a single member.
+/// Of a whole cycle and all members; 0 for a single member and where there is no cycle.
 struct ScheduleFacts {
   /// Longest gap and mean age in rounds (see PairAge), over all pairs that the cycle ever serves.
   std::uint32_t pair_age_worst = 0;
@@ -101,6 +117,9 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
 /// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
 /// and round. route=unicast: no groups; a sender pays the rate once per receiver.
+///
+/// pace=ssp:s,eta: one group per sender; receivers are selected as rounds begin, so there is no
+/// cycle. With k a pair is served once in k+1 rounds of its sender.
 ///
 /// route=ps: see sync/server_program.h.
 ///

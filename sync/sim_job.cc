@@ -113,7 +113,8 @@ Result<void> SimJob::State::set_up(const MakeApplication& make) {
     engine.seed = config.seed;
     engine.frame_bytes = config.network.max_frame_bytes;
     if (config.policy.free()) {
-      engine.free = FreePace{config.policy.pace == PaceKind::ssp, config.policy.pace_steps};
+      engine.free = FreePace{config.policy.pace == PaceKind::ssp, config.policy.pace_steps,
+                             config.policy.eta.has_value()};
     }
     if (!config.observers.empty()) engine.observer = config.observers[rank];
     node.engine = std::make_unique<Engine>(*node.transport, engine);

@@ -67,7 +67,15 @@ class JoinedWorker final : public Worker {
   std::uint32_t world() const noexcept override { return config_.world; }
   std::vector<Rank> failed_ranks() const override { return control_->failed_ranks(); }
   PlanReport plan() const override { return control_->plan(); }
-  std::vector<std::string> notices() const override { return policy_.notices; }
+  std::vector<std::string> notices() const override {
+    std::vector<std::string> out = policy_.notices;
+    if (transport_ == nullptr) return out;
+    for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
+    if (engine_ != nullptr && !engine_->landing_refused().empty()) {
+      out.push_back(engine_->landing_refused());
+    }
+    return out;
+  }
   std::string transport_name() const override { return transport_->capabilities().name; }
   std::string policy_text() const override { return to_string(policy_); }
   Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) override;
@@ -106,6 +114,7 @@ Result<void> JoinedWorker::open() {
   open.world = config_.world;
   open.interface = config_.interface;
   open.mtu = config_.mtu;
+  open.landing = policy_.mix == MixKind::cumulative;
   auto transport = open_transport(config_.transport, open);
   if (!transport) return std::move(transport).error();
   transport_ = std::move(transport).value();
@@ -132,6 +141,7 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
 Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
   SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
   if (parameters.empty()) return bad_input("the parameter set is empty");
+  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
   std::uint32_t frame = transport_->capabilities().max_frame_bytes;
   std::vector<PeerAddress> peers;
@@ -151,7 +161,8 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   config.element = policy_.element;
   config.deterministic = config_.deterministic;
   if (policy_.free()) {
-    config.free = FreePace{policy_.pace == PaceKind::ssp, policy_.pace_steps};
+    config.free =
+        FreePace{policy_.pace == PaceKind::ssp, policy_.pace_steps, policy_.eta.has_value()};
   }
   config.timeout = config_.timeout;
   config.loss = config_.loss;
@@ -160,14 +171,16 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   engine_ = std::make_unique<Engine>(*transport_, config);
   rounds_.emplace(*engine_);
   try {
-    stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank);
+    stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank, config_.world);
   } catch (const std::bad_alloc&) {
     return unavailable(
-        "no memory for the policy's mix, which keeps " + std::to_string(policy_.model_copies()) +
-        " copies of " + std::to_string(parameters.size_bytes()) +
+        "no memory for the policy's mix, which keeps " +
+        std::to_string(policy_.model_copies(config_.world)) + " copies of " +
+        std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }
   engine_->set_keyed(stepper_->keyed());
+  engine_->set_table(stepper_->table());
   if (auto ok = engine_->set_up(peers, stepper_->stream()); !ok) return ok;
   driver_ = std::thread([this] { drive(); });
   control_ = std::make_unique<ControlThread>(

@@ -44,6 +44,8 @@ class FaultyTransport final : public Transport {
   void wake() noexcept override { inner_->wake(); }
   TransportCounters counters() const noexcept override { return inner_->counters(); }
   std::string last_error() const override { return inner_->last_error(); }
+  bool limit_rate(Kbps wire_kbps) noexcept override { return inner_->limit_rate(wire_kbps); }
+  std::vector<std::string> notices() const override { return inner_->notices(); }
 
  protected:
   // Handles are the inner transport's own; none ever names this one.
@@ -110,6 +112,8 @@ FaultyTransport::FaultyTransport(std::unique_ptr<Transport> inner, const FaultPl
                      is_chance(plan.corrupt) && is_chance(plan.backpressure),
                  "faults are chances within [0, 1]");
   capabilities_ = inner_->capabilities();
+  capabilities_.reads = false;  // faults are injected into frames only
+  capabilities_.landing_depth = 0;
   if (plan.drop > 0.0 || plan.duplicate > 0.0 || plan.reorder > 0.0 || plan.corrupt > 0.0)
     capabilities_.loses_frames = true;
   const std::uint32_t buffers = capabilities_.receive_buffers;

@@ -2,6 +2,8 @@
 
 #include "transport/shm/shm_transport.h"
 #include "transport/uring/uring_transport.h"
+#include "transport/verbs/device_port.h"
+#include "transport/verbs/verbs_transport.h"
 
 namespace selmcast {
 namespace {
@@ -15,12 +17,14 @@ Result<std::unique_ptr<Transport>> open_shm_default(const TransportConfig& confi
 struct Backend {
   const char* name;
   Opener open;
-  const char* note;  ///< For doctor, when it opens.
+  const char* note;                                 ///< For doctor, when it opens.
+  std::vector<std::string> (*details)() = nullptr;  ///< The same, where it depends on the machine.
 };
 
 constexpr Backend kBackends[] = {
     {"shm", &open_shm_default, "ranks of one host, one copy"},
     {"uring", &open_uring, "UDP over io_uring, IP multicast"},
+    {"verbs", &open_verbs, "RDMA devices, multicast groups of the network", &verbs::describe_ports},
 };
 
 /// `auto` is the one that works across hosts.
@@ -49,8 +53,11 @@ std::vector<BackendState> backend_states() {
   std::vector<BackendState> out;
   for (const Backend& backend : kBackends) {
     const auto opened = backend.open(TransportConfig{});
-    out.push_back(
-        {backend.name, opened.has_value(), opened ? backend.note : opened.error().message});
+    std::string reason = opened ? backend.note : opened.error().message;
+    if (opened && backend.details != nullptr) {
+      for (const std::string& line : backend.details()) reason += "; " + line;
+    }
+    out.push_back({backend.name, opened.has_value(), std::move(reason)});
   }
   return out;
 }

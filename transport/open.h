@@ -14,8 +14,20 @@ struct TransportConfig {
   std::uint64_t job = 0;  ///< Same on all ranks of a job, different between jobs of a network.
   Rank rank = 0;
   std::uint32_t world = 1;
-  std::string interface;  ///< Network interface (uring); empty picks one. Error if it is missing.
-  std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
+  /// Network interface (uring), or RDMA devices (verbs): DEVICE[:PORT[:GID_INDEX]], joined by '+'
+  /// to stripe over several. Empty picks one. Error if it is missing.
+  std::string interface;
+  bool shared_receive_queue = true;  ///< verbs: one for all queue pairs, where the device can.
+  /// verbs: what stays registered after its last Region, for the next of the same memory; either of
+  /// them 0 keeps nothing. Memory stays pinned by it, at most this much for a transport.
+  std::uint64_t idle_registration_bytes = 0;
+  std::uint32_t idle_registrations = 256;
+  bool landing =
+      false;  ///< Landing queues (Transport::join_landing()), where the backend has them.
+  /// verbs: Capabilities::arrival_times, with one device that stamps completions; a notice tells
+  /// where it does not.
+  bool arrival_times = false;
+  std::uint32_t mtu = 0;         ///< Upper bound on the IP packet size; 0 takes the interface's.
   std::uint32_t groups_max = 0;  ///< Memberships as receiver that will be held at once, at most.
 };
 
@@ -26,7 +38,7 @@ struct BackendState {
   std::string reason;  ///< Why not, with the remedy; or what it found.
 };
 
-/// `name` is shm, uring, or auto (shm never: ranks may be on several hosts; auto is uring).
+/// `name` is shm, uring, verbs, or auto (shm never: ranks may be on several hosts; auto is uring).
 /// Errors: bad_input for an unknown name or a missing interface, unavailable when the machine
 /// lacks something.
 Result<std::unique_ptr<Transport>> open_transport(const std::string& name,

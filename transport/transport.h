@@ -17,32 +17,13 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
+#include "transport/requests.h"
 
 namespace selmcast {
-
-enum class Status : std::uint8_t {
-  ok,
-  oversize,        ///< The request exceeds Capabilities; nothing of it was sent.
-  not_registered,  ///< A slice lies outside its registered region; nothing of it was sent.
-  closed,          ///< The endpoint or membership named was closed before the post.
-  peer_lost,       ///< The peer is gone; on a `lost` completion, `user` is the EndpointId.
-  failed,          ///< The operating system or device refused; see Transport::last_error().
-};
-
-enum class PostState : std::uint8_t {
-  accepted,      ///< Every request was taken.
-  backpressure,  ///< Queue full: the prefix was taken; poll() and post the rest again.
-  broken,        ///< The transport cannot send any more; see Transport::last_error().
-};
-
-/// A prefix of `accepted` requests was taken; each of those gets exactly one send completion.
-struct PostOutcome {
-  std::uint32_t accepted = 0;
-  PostState state = PostState::accepted;
-};
 
 /// What a backend can do on this machine. Constant after set-up.
 struct Capabilities {
@@ -63,6 +44,11 @@ struct Capabilities {
   Duration join_settle{};
   bool replicates_in_network = false;  ///< A multicast post costs its bytes once at the sender.
   bool loses_frames = false;           ///< Frames may be lost, duplicated or reordered.
+  /// Peers' readable memory can be read (post_reads()); their processors take no part in it.
+  bool reads = false;
+  /// Receives that a landing queue holds at once; 0: there are none (join_landing()).
+  std::uint32_t landing_depth = 0;
+  bool arrival_times = false;  ///< Receives tell when they came (Completion::device_ns).
 };
 
 /// Where a rank can be reached; opaque, versioned, sent through the rendezvous.
@@ -79,10 +65,6 @@ struct GroupAddress {
 };
 
 enum class JoinAs : std::uint8_t { receiver, send_only };
-
-using RegionId = std::uint32_t;
-using EndpointId = std::uint32_t;
-using MembershipId = std::uint32_t;
 
 class Transport;
 
@@ -109,6 +91,9 @@ class TransportHandle {
   }
   ~TransportHandle() { reset(); }
 
+  /// What a request names when it goes to this handle.
+  static constexpr auto kDestination =
+      kind == detail::HandleKind::endpoint ? Destination::Kind::endpoint : Destination::Kind::group;
   std::uint32_t id() const noexcept { return id_; }
   explicit operator bool() const noexcept { return owner_ != nullptr; }
   void reset() noexcept;
@@ -121,51 +106,6 @@ class TransportHandle {
 using Region = TransportHandle<detail::HandleKind::region>;          ///< Registered memory.
 using Endpoint = TransportHandle<detail::HandleKind::endpoint>;      ///< A connected peer.
 using Membership = TransportHandle<detail::HandleKind::membership>;  ///< A joined group.
-
-/// A piece of registered memory to send from. Must stay valid and unchanged until the completion.
-struct LocalSlice {
-  const std::byte* data = nullptr;
-  std::uint32_t bytes = 0;
-  RegionId region = 0;
-};
-
-/// Where a request goes: one peer, or the receivers of a group.
-struct Destination {
-  enum class Kind : std::uint8_t { endpoint, group };
-  Kind kind = Kind::endpoint;
-  std::uint32_t id = 0;  ///< EndpointId or MembershipId.
-
-  static Destination to(const Endpoint& e) noexcept { return {Kind::endpoint, e.id()}; }
-  static Destination to(const Membership& m) noexcept { return {Kind::group, m.id()}; }
-};
-
-struct SendRequest {
-  Destination destination;
-  std::span<const LocalSlice> slices;  ///< The span itself is only read during the post.
-  std::uint32_t frame_bytes = 0;       ///< Cut every so many bytes; 0 = one frame.
-  std::uint64_t user = 0;              ///< Comes back in the completion.
-};
-
-/// Gives a receive buffer back that a completion lent.
-struct ReceiveRequest {
-  std::uint32_t token = 0;
-};
-
-struct Completion {
-  enum class Kind : std::uint8_t {
-    send,     ///< The request's memory may be reused; `user` is the request's.
-    receive,  ///< One or more frames of equal size arrived back to back in `data`.
-    lost,     ///< A connected peer vanished, told once; `user` is its EndpointId. A peer that
-              ///< closed its endpoint or its transport in good order is not reported.
-  };
-  Kind kind = Kind::send;
-  Status status = Status::ok;
-  std::uint32_t token = 0;        ///< receive: pass to post_receives() when done with `data`.
-  std::uint32_t bytes = 0;        ///< receive: size of `data`.
-  std::uint32_t frame_bytes = 0;  ///< receive: every frame has this size but the last.
-  const std::byte* data = nullptr;
-  std::uint64_t user = 0;
-};
 
 /// What the transport handed to and took from the network since it was opened.
 struct TransportCounters {
@@ -188,6 +128,20 @@ class Transport {
   virtual PeerAddress address() const = 0;
   /// Makes `memory` sendable. The memory stays the caller's and must outlive the Region.
   virtual Result<Region> register_memory(std::span<const std::byte> memory) = 0;
+  /// The same, and where capabilities().reads peers may read it.
+  virtual Result<Region> register_readable(std::span<const std::byte> memory) {
+    return register_memory(memory);
+  }
+  /// Memory that what is read from peers arrives in, or the places of post_landings(). Needs
+  /// capabilities().reads or landing_depth.
+  virtual Result<Region> register_landing([[maybe_unused]] std::span<std::byte> memory) {
+    return unavailable("this transport cannot read from peers, nor put frames in place");
+  }
+  /// Where peers read `at`, which lies in a region of register_readable().
+  virtual RemoteMemory remote_memory([[maybe_unused]] RegionId region,
+                                     [[maybe_unused]] const std::byte* at) const noexcept {
+    return {};
+  }
   /// At most one endpoint per peer at a time; a backend may refuse a second. It can be closed and
   /// made again.
   virtual Result<Endpoint> connect(const PeerAddress& peer) = 0;
@@ -195,12 +149,49 @@ class Transport {
   /// group is allowed in both modes. A sender that is also a receiver of its group may or may not
   /// get its own frames back. A rank is never handed frames of a group it did not join.
   virtual Result<Membership> join(GroupAddress group, JoinAs as) = 0;
+  /// As `receiver`, with a *landing queue*: the group's frames are received by what post_landings()
+  /// posts, one after the other, and lost where nothing is posted. Several such memberships of a
+  /// group share its queue. Error unavailable: no room for another queue, or the group was joined
+  /// without; join() may still do. Needs capabilities().landing_depth.
+  virtual Result<Membership> join_landing([[maybe_unused]] GroupAddress group) {
+    return unavailable("this transport has no landing queues");
+  }
+
+  /// Has the device send no faster than `wire_kbps` in all, frames to all destinations together; 0:
+  /// as fast as it can. A bound for what sessions pace anyway, so that their bursts leave evenly.
+  /// False: the device cannot, or not at this rate, and sends as fast as it can. System calls,
+  /// hence for changes of plan only.
+  virtual bool limit_rate([[maybe_unused]] Kbps wire_kbps) noexcept { return false; }
 
   // Data.
   /// Requests to one destination arrive in the order posted where nothing is lost and
   /// capabilities().loses_frames is false. Errors of a single request come as its completion.
   virtual PostOutcome post_sends(std::span<const SendRequest> requests) noexcept = 0;
+  /// Whether reads from this peer can be posted. The first call has the way to it made, which takes
+  /// a while; after an error it is made anew.
+  virtual bool can_read([[maybe_unused]] EndpointId peer) noexcept { return false; }
+  /// Takes a prefix like post_sends(). A peer for which can_read() is false is backpressure.
+  virtual PostOutcome post_reads([[maybe_unused]] std::span<const ReadRequest> requests) noexcept {
+    return {.accepted = 0, .state = PostState::backpressure};
+  }
   virtual PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept = 0;
+  /// Adds receives to the end of a landing queue: a prefix, like post_sends(). Frames take them in
+  /// this order, and completions come in it. The device may write to a place from now on until the
+  /// completion, or until the receive is dropped.
+  virtual PostOutcome post_landings(
+      [[maybe_unused]] MembershipId group,
+      [[maybe_unused]] std::span<const LandingRequest> requests) noexcept {
+    return {.accepted = 0, .state = PostState::backpressure};
+  }
+  /// Drops all receives of the queue that have not completed: when this returns true, nothing
+  /// writes to their places any more, and no completion of them comes. False: the device refuses,
+  /// see last_error(). For after a loss: may enter the kernel.
+  virtual bool take_back([[maybe_unused]] MembershipId group) noexcept { return false; }
+  /// How often the queue's receives were dropped, by take_back() or by the transport after an error
+  /// of the device. What poll() handed out before still counts.
+  virtual std::uint32_t landing_drops([[maybe_unused]] MembershipId group) const noexcept {
+    return 0;
+  }
   /// Fills up to out.size() completions and returns how many. Send completions of one destination
   /// come in the order posted.
   virtual std::size_t poll(std::span<Completion> out) noexcept = 0;
@@ -214,6 +205,8 @@ class Transport {
   virtual TransportCounters counters() const noexcept = 0;
   /// The latest failure in words; empty when none. Set-up cost; not for the data path.
   virtual std::string last_error() const = 0;
+  /// What works, but less well than the machine promised; a line each with the reason. Thread-safe.
+  virtual std::vector<std::string> notices() const { return {}; }
 
  protected:
   template <detail::HandleKind>

@@ -24,7 +24,7 @@ struct WorkerConfig {
   Rank rank = 0;
   std::uint32_t world = 1;
   std::string transport = "auto";  ///< auto, shm, uring.
-  std::string interface;           ///< Network interface; empty picks one.
+  std::string interface;           ///< Network interface or RDMA device; empty picks one.
   std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
   std::string policy;              ///< Policy string; empty = every axis at its default.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
@@ -50,7 +50,16 @@ struct RoundReport {
   /// The same while views change, and under groups=sender:b while the sender's group is joined for
   /// another round; not counted above. New groups are joined before old ones are left.
   std::uint64_t transition_frames = 0;
-  std::uint64_t repaired_frames = 0;
+  std::uint64_t repaired_frames = 0;  ///< That this rank sent again.
+  std::uint64_t read_frames = 0;      ///< Missing ones that it read from their senders' memory.
+  // mix=cumulative over verbs: fresh frames that the device wrote to their places in this process's
+  // memory, and frames that it wrote to the place of another one.
+  std::uint64_t landed_frames = 0;
+  std::uint64_t landed_bytes = 0;  ///< Their payload, of rx_payload_bytes.
+  std::uint64_t misplaced_frames = 0;
+  /// Received bytes that this process moved from where the device or kernel had put them; where
+  /// they are added up on the way, none.
+  std::uint64_t copied_bytes = 0;
   std::uint32_t membership_changes = 0;  ///< Groups joined and left since the last report.
   bool verified = false;                 ///< Every sender's digest matched what was merged.
   std::vector<Rank> given_up;            ///< Peers given up in this round (dead or silent).
@@ -72,7 +81,8 @@ struct PlanReport {
   std::uint32_t joins_per_round_max = 0;
 };
 
-/// One thread uses a Worker; a progress thread of its own moves the bytes.
+/// One thread uses a Worker (layers: see push_layer()); a progress thread of its own moves the
+/// bytes.
 class Worker {
  public:
   /// Blocks until all ranks joined, at most `timeout`. Errors name the rank, address or field.
@@ -82,7 +92,8 @@ class Worker {
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
   /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
-  /// keeps three copies, mix=lgp (six) and mix=stale (one).
+  /// keeps three copies, mix=lgp (six), mix=stale (one) and mix=cumulative (world + 4, and
+  /// over verbs up to world - 1 more).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Instead, for gradients that come layer by layer (mix=sgd pace=bsp, order=fifo or priority):
@@ -91,7 +102,10 @@ class Worker {
                                   std::span<const std::size_t> sizes) = 0;
   /// With layers instead of push(): hands one over, each once in a round, as the backward pass
   /// makes them. The first one begins the round; not before wait() returned for the last round.
-  /// Never blocks. Layers go out as handed over, or (order=priority) the lowest one first.
+  /// Never blocks. Layers go out as handed over, or (order=priority) the lowest one first. Several
+  /// threads (an autograd engine's) may hand over different layers at the same time, without a
+  /// lock; so may wait_layer() be called. wait() comes after all push_layer() of the round
+  /// returned.
   virtual void push_layer(std::size_t layer) = 0;
   /// Waits for the layer, which then holds the mean: before the forward pass needs it. wait() waits
   /// for all of them.
@@ -119,10 +133,11 @@ class Worker {
   /// begun by an earlier call).
   virtual Result<std::vector<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
-  /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all). Under
-  /// overlap it waits for the ranks that still step; under bsp and periodic all ranks must have
-  /// stepped equally often. Under ssp and async it sends the last steps, waits until all live ranks
-  /// have come here, merges, and nothing but leave() may follow.
+  /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all;
+  /// mix=cumulative: k rounds, and all are equal). Under overlap it waits for the ranks that still
+  /// step; under bsp and periodic all ranks must have stepped equally often. Under ssp and async it
+  /// sends the last steps, waits until all live ranks have come here, merges, and nothing but
+  /// leave() may follow.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;

@@ -40,21 +40,29 @@ ensure_packages() {
   [[ -n $missing ]] || return 0
 
   local as_root=()
-  if [[ $(id -u) != 0 ]]; then
-    command -v sudo >/dev/null ||
-      die "packages are missing, and there is no sudo. Run as root: apt-get install $missing"
-    as_root=(sudo)
-    [[ -t 0 ]] || as_root=(sudo -n)
-    "${as_root[@]}" true ||
-      die "sudo refused, and packages are missing. Run as root: apt-get install $missing"
-  fi
+  become_root "packages are missing" "apt-get install $missing"
   say "Installing Debian packages: $missing"
-  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q)
-  apt+=(-o DPkg::Lock::Timeout=300)
-  "${apt[@]}" update >&2 || say "The package lists could not be renewed; trying with the old ones."
+  renew_package_lists || say "The package lists could not be renewed; trying with the old ones."
   # shellcheck disable=SC2086
-  "${apt[@]}" install -y --no-install-recommends $missing </dev/null >&2 ||
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 \
+    install -y --no-install-recommends $missing </dev/null >&2 ||
     die "installing failed; see above. Wanted: $missing"
+}
+
+# renew_package_lists: as root or through sudo.
+renew_package_lists() {
+  local as_root=()
+  become_root "the package lists must be renewed" "apt-get update"
+  "${as_root[@]}" apt-get -q -o DPkg::Lock::Timeout=300 update </dev/null >&2
+}
+
+# become_root WHY COMMAND: sets as_root, or dies with the command to type.
+become_root() {
+  [[ $(id -u) != 0 ]] || return 0
+  command -v sudo >/dev/null || die "$1, and there is no sudo. Run as root: $2"
+  as_root=(sudo)
+  [[ -t 0 ]] || as_root=(sudo -n)
+  "${as_root[@]}" true || die "sudo refused, and $1. Run as root: $2"
 }
 
 # sets_of_preset PRESET: the package sets that building it needs.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Adds up JUnit files that CTest wrote and closes with `N passed, N failed, N skipped`.
 
-usage: summary.py [--broken STEP]... NAME=FILE...
-A broken step (a build that failed, a run that wrote no file) counts as one failed test. The exit
-status is 0 only when something passed and nothing failed.
+usage: summary.py [--broken STEP]... [--times TEXT] NAME=FILE...
+TEXT, and what each failed test said, stand next to the last line, where a log that was cut off
+still shows them. A broken step (a build that failed, a run that wrote no file) counts as one
+failed test. The exit status is 0 only when something passed and nothing failed.
 """
 
 import argparse
@@ -21,6 +22,25 @@ def skip_reason(case):
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("[")]
     return lines[-1] if lines else "no reason given"
+
+
+def said(case, lines=8, columns=160):
+    """What a failed test printed that tells why: at most so much, the end where nothing does."""
+    output = [line.strip() for line in (case.findtext("system-out") or "").splitlines()]
+    output = [line for line in output if line]
+    failure = case.find("failure")
+    message = failure.get("message", "") if failure is not None else ""
+    found = []
+    for number, line in enumerate(output):
+        if re.match(r"(FAIL|ERROR): |\w*(Error|Exception)\b|\[  TIMEOUT", line):
+            found.append(line)
+        elif line.endswith(": Failure"):
+            found.append(" ".join(output[number:number + 4]))
+        elif "Sanitizer" in line or "runtime error:" in line:
+            found.append(line)
+    if "imeout" in message:
+        found += [message, *output[-3:]]
+    return [line[:columns] for line in (found or output[-lines:])[:lines]]
 
 
 def outcome(case):
@@ -43,24 +63,25 @@ def outcome(case):
 
 
 def add_up(runs, broken):
-    """Returns (counts, skips, failures) where skips maps a reason to the tests that gave it."""
+    """Returns (counts, skips, failures) where skips maps a reason to the tests that gave it, and
+    failures holds pairs of a test and the lines it said."""
     counts = {"passed": 0, "failed": len(broken), "skipped": 0}
     skips = {}
-    failures = [f"{step}: did not finish" for step in broken]
+    failures = [(f"{step}: did not finish", []) for step in broken]
     for name, path in runs:
         try:
             cases = list(ElementTree.parse(path).getroot().iter("testcase"))
         except (OSError, ElementTree.ParseError) as error:
             if name not in broken:
                 counts["failed"] += 1
-                failures.append(f"{name}: no result file ({error})")
+                failures.append((f"{name}: no result file ({error})", []))
             continue
         for case in cases:
             result = outcome(case)
             counts[result] += 1
             test = f"{name}: {case.get('name')}"
             if result == "failed":
-                failures.append(test)
+                failures.append((test, said(case)))
             elif result == "skipped":
                 skips.setdefault(skip_reason(case), []).append(test)
     return counts, skips, failures
@@ -69,6 +90,7 @@ def add_up(runs, broken):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--broken", action="append", default=[])
+    parser.add_argument("--times", default="")
     parser.add_argument("runs", nargs="*", type=lambda text: tuple(text.split("=", 1)))
     options = parser.parse_args(arguments)
     counts, skips, failures = add_up(options.runs, options.broken)
@@ -76,8 +98,12 @@ def main(arguments):
         print(f"skipped: {reason}")
         for test in tests:
             print(f"    {test}")
-    for test in failures:
+    if options.times:
+        print(options.times)
+    for test, lines in failures:
         print(f"FAILED: {test}")
+        for line in lines:
+            print(f"    {line}")
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
     return 0 if counts["passed"] > 0 and counts["failed"] == 0 else 1
 

@@ -23,6 +23,9 @@ std::size_t FreeRounds::progress(TimePoint now) noexcept {
     ++done;
   }
   done += cross_boundary(now) ? 1 : 0;
+  if (online_ != nullptr) {
+    done += online_->progress(sending_ ? own_->sender.get() : nullptr, now);
+  }
   done += receive(now) ? 1 : 0;
   watch(now);
   tell_pending();
@@ -33,6 +36,7 @@ std::size_t FreeRounds::progress(TimePoint now) noexcept {
 TimePoint FreeRounds::next_timer() const noexcept {
   TimePoint next = std::min(clocks_.next_timer(), tell_at_);
   if (sending_) next = std::min(next, own_->sender->next_timer());
+  if (online_ != nullptr) next = std::min(next, online_->next_timer());
   for (const EpochState* epoch : {older_.get(), newer_.get()}) {
     if (epoch != nullptr) next = std::min(next, epoch->receiver->next_timer());
   }
@@ -43,22 +47,32 @@ TimePoint FreeRounds::next_timer() const noexcept {
 
 void FreeRounds::depart(TimePoint now) noexcept {
   const std::size_t slot = own_->slot_of(round_);
-  const RoundPlan& plan = own_->program.cycle[slot];
   const auto& w = memory_.parameters;
   memory_.accumulator->move_to(w.data(), memory_.snapshot.data());
   kernels::encode(WireElement::f32, memory_.snapshot.data(), w.data(), w.size());
   snapshot_is_current_ = true;
   departed_at_ = now;
   sending_ = true;
-  const auto wire = static_cast<Kbps>(config_.headroom * value_of(plan.rate));
-  own_->sender->begin(now, own_->program.epoch, round_, memory_.snapshot, memory_.region,
-                      own_->lanes[slot], wire, stage_ == Stage::last_round);
-  if (config_.observer != nullptr) config_.observer->departed(round_);
+  std::span<const LaneSpec> lanes = own_->lanes[slot];
+  double rate = value_of(own_->program.cycle[slot].rate);
+  if (online_ != nullptr && own_->program.online) {
+    lanes = online_->depart(now);
+    rate = static_cast<double>(online_->rate());
+  }
+  rate_ = static_cast<Kbps>(config_.headroom * rate);
+  own_->sender->begin(now, own_->program.epoch, round_, memory_.snapshot, memory_.region, lanes,
+                      rate_, stage_ == Stage::last_round);
+  if (config_.observer == nullptr) return;
+  config_.observer->departed(round_);
+  if (online_ != nullptr) {
+    config_.observer->selected(round_, online_->receivers(), online_->alone());
+  }
 }
 
 void FreeRounds::end_multicast(TimePoint now) noexcept {
   report_round(now);
   sending_ = false;
+  if (online_ != nullptr) online_->ended(*own_->sender);
   if (config_.observer != nullptr) config_.observer->ended(round_);
   ++round_;
   look_ = true;
@@ -77,7 +91,6 @@ FreeRounds::Totals FreeRounds::totals() const noexcept {
 void FreeRounds::report_round(TimePoint now) noexcept {
   SELMCAST_CHECK(ended_count_ < ended_.size(), "at most two rounds end between two boundaries");
   RoundReport& report = ended_[ended_count_++];
-  const RoundPlan& plan = own_->plan_of(round_);
   const Totals end = totals();
   const Totals begin = std::exchange(at_report_, end);
   report.round = round_;
@@ -86,7 +99,7 @@ void FreeRounds::report_round(TimePoint now) noexcept {
   const double frame = shape_.frame_payload;
   const double on_wire =
       frame + kFrameHeaderBytes + port_.transport().capabilities().wire_overhead_bytes;
-  report.rate_kbps = static_cast<Kbps>(config_.headroom * value_of(plan.rate) * frame / on_wire);
+  report.rate_kbps = static_cast<Kbps>(static_cast<double>(rate_) * frame / on_wire);
   report.tx_first_bytes = end.port.first_bytes - begin.port.first_bytes;
   report.tx_repair_bytes = end.port.repair_bytes - begin.port.repair_bytes;
   report.tx_patch_bytes = end.port.patch_bytes - begin.port.patch_bytes;
@@ -127,7 +140,10 @@ bool FreeRounds::cross_boundary(TimePoint now) noexcept {
   bool moved = false;
   if (stage_ == Stage::departing) {
     if (sending_ && pace_.bounded) return false;
-    if (!sending_) depart(now);
+    if (!sending_) {
+      if (online_ != nullptr && !online_->may_depart(round_, now)) return false;
+      depart(now);
+    }
     stage_ = Stage::held;
     moved = watch_ = true;
   }
@@ -150,6 +166,7 @@ bool FreeRounds::cross_the_end(TimePoint now) noexcept {
   }
   if (stage_ == Stage::held) {
     if (!clocks_.all_stopped()) return false;
+    if (online_ != nullptr && !online_->may_depart(round_, now)) return false;
     stage_ = Stage::last_round;
     depart(now);
     return true;

@@ -5,20 +5,6 @@
 
 namespace selmcast {
 
-namespace {
-
-/// The first of the sender's rounds from `from` on in which this rank is a receiver.
-std::optional<std::uint32_t> next_heard(const EpochState& epoch, Rank sender, std::uint32_t from) {
-  const auto size = static_cast<std::uint32_t>(epoch.program.cycle.size());
-  for (std::uint32_t round = from; round - from < size; ++round) {
-    const auto& senders = epoch.plan_of(round).senders;
-    if (std::binary_search(senders.begin(), senders.end(), sender)) return round;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 FreeRounds::FreeRounds(FramePort& port, const EngineConfig& config, const StreamShape& shape,
                        const FreeMemory& memory)
     : port_(port),
@@ -29,6 +15,10 @@ FreeRounds::FreeRounds(FramePort& port, const EngineConfig& config, const Stream
       clocks_(config.self, config.world, config.timeout),
       to_tell_(config.world, 0),
       suspects_(config.world, 0) {
+  if (pace_.online) {
+    online_ = std::make_unique<OnlineRounds>(port, config, shape, clocks_);  // set-up:
+    invitations_.resize(config.world);                                       // set-up:
+  }
   for (auto& report : ended_) {
     report.receivers.reserve(config.world);  // set-up:
     report.given_up.reserve(config.world);   // set-up:
@@ -49,6 +39,7 @@ void FreeRounds::switch_epoch() noexcept {
   switch_due_ = false;
   retire_due_ = true;
   own_ = newer_.get();
+  if (online_ != nullptr) online_->enter(*own_);
   membership_changes_ += static_cast<std::uint32_t>(newer_->program.receive_groups.size());
   tell_all();
 }
@@ -69,6 +60,7 @@ bool FreeRounds::retired(std::unique_ptr<EpochState>& out) noexcept {
 
 void FreeRounds::lose(Rank rank) noexcept {
   clocks_.lose(rank);
+  if (online_ != nullptr) online_->lose(rank);
   for (EpochState* epoch : {older_.get(), newer_.get()}) {
     if (epoch == nullptr) continue;
     epoch->sender->drop(rank);
@@ -112,7 +104,20 @@ void FreeRounds::on_frame(const ParsedFrame& frame, TimePoint now) noexcept {
     case FrameKind::tail:
     case FrameKind::evict:
       learn(header, now);
+      if (header.kind == FrameKind::tail) {
+        on_invitation(*epoch, header);
+      } else {
+        on_evict(header);
+      }
       return epoch->receiver->on_control(header, frame.payload, now);
+    case FrameKind::request:
+      if (online_ != nullptr) online_->on_request(epoch->program, frame, now);
+      return;
+    case FrameKind::plan:
+      if (online_ != nullptr && epoch == own_) {
+        online_->on_plan(frame, sending_ ? own_->sender.get() : nullptr, now);
+      }
+      return;
     case FrameKind::alive:
     case FrameKind::clock:
       return;
@@ -124,7 +129,9 @@ void FreeRounds::learn(const FrameHeader& header, TimePoint now) noexcept {
   const bool final = header.kind != FrameKind::tail && (header.flags & frame_flag::kFinal) != 0;
   const ClockNews news{header.epoch, header.round, clock ? header.offset : 0, final,
                        clock && (header.flags & frame_flag::kOver) != 0};
-  if (clocks_.learn(header.sender, news, now)) look_ = true;
+  if (!clocks_.learn(header.sender, news, now)) return;
+  look_ = true;
+  if (online_ != nullptr) online_->learned(header.sender);
 }
 
 void FreeRounds::on_clock(const FrameHeader& header, TimePoint now) noexcept {
@@ -185,11 +192,12 @@ void FreeRounds::open_round(EpochState& epoch, Rank sender, TimePoint now) noexc
     if (here && news.round <= *opened) return;
     receiver.supersede(sender);
   }
+  leave_group_of(epoch, sender);
   if (!here || news.finished) return;
-  const auto round = next_heard(epoch, sender, std::max(news.round, opened ? *opened + 1 : 0));
+  const auto round = next_of(epoch, sender, std::max(news.round, opened ? *opened + 1 : 0));
   if (!round) return;
   if (pace_.bounded && !last_ && *round > passed_steps_ + pace_.slack) return;
-  receiver.open(now, sender, *round);
+  if (join_group_of(epoch, sender)) receiver.open(now, sender, *round);
 }
 
 // --- clocks --------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@
 
 #include "sync/engine.h"
 #include "sync/free/clocks.h"
+#include "sync/free/online_rounds.h"
 
 namespace selmcast {
 
@@ -48,6 +49,10 @@ class FreeObserver {
   virtual ~FreeObserver() = default;
   /// The snapshot of `round` is the parameters as they are now.
   virtual void departed(std::uint32_t round) noexcept = 0;
+  /// Of rounds whose receivers are selected online: they are these; `alone`: by this rank itself.
+  virtual void selected(std::uint32_t round, std::span<const Rank> receivers, bool alone) noexcept {
+    static_cast<void>(round), static_cast<void>(receivers), static_cast<void>(alone);
+  }
   virtual void ended(std::uint32_t round) noexcept = 0;
   virtual void added(Rank sender, std::uint32_t round, std::uint32_t frame) noexcept = 0;
   virtual void merged() noexcept = 0;
@@ -95,6 +100,8 @@ class FreeRounds {
   std::optional<Rank> next_suspect() noexcept;
   /// A sender whose data did not match its digest.
   std::optional<Rank> mismatch() const noexcept { return mismatch_; }
+  /// Why a group could not be joined; the job cannot go on.
+  const std::optional<Error>& join_error() const noexcept { return join_error_; }
 
  private:
   enum class Stage : std::uint8_t {
@@ -126,6 +133,13 @@ class FreeRounds {
   std::uint32_t rounds_needed() const noexcept;
   // Others' rounds.
   void open_round(EpochState& epoch, Rank sender, TimePoint now) noexcept;
+  std::optional<std::uint32_t> next_of(const EpochState& epoch, Rank sender,
+                                       std::uint32_t from) const noexcept;
+  // Rounds whose receivers are selected online (free_online.cc).
+  void on_evict(const FrameHeader& header) noexcept;
+  void on_invitation(const EpochState& epoch, const FrameHeader& header) noexcept;
+  bool join_group_of(EpochState& epoch, Rank sender) noexcept;
+  void leave_group_of(EpochState& epoch, Rank sender) noexcept;
   bool receive(TimePoint now) noexcept;
   // Clocks.
   void tell_all() noexcept;
@@ -139,6 +153,13 @@ class FreeRounds {
   StreamShape shape_;
   FreeMemory memory_;
   Clocks clocks_;
+  std::unique_ptr<OnlineRounds> online_;  ///< Null where programs say who receives.
+  struct Invitation {
+    std::uint32_t epoch = 0, round = 0;
+    std::uint32_t not_below = 0;  ///< This rank was cut out of the rounds below.
+  };
+  std::vector<Invitation> invitations_;  ///< By sender, the last one.
+  std::optional<Error> join_error_;
 
   std::unique_ptr<EpochState> older_, newer_;
   EpochState* own_ = nullptr;  ///< The epoch of this rank's rounds: one of the two.
@@ -147,6 +168,7 @@ class FreeRounds {
   // This rank's rounds.
   std::uint32_t round_ = 0;  ///< Under way, or the next to begin; as many have ended.
   bool sending_ = false;
+  Kbps rate_ = 0;            ///< Planned for it, on the wire.
   std::uint64_t steps_ = 0;  ///< Of the application.
   bool stopped_ = false, finished_ = false;
   TimePoint departed_at_{};

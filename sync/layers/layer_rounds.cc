@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sync/layers/layer_counts.h"
 #include "sync/parker.h"
 
 namespace selmcast {
@@ -13,10 +14,7 @@ struct LayerRounds::Layer {
   Accumulator accumulator;
   bool started = false, given_back = true;
   std::uint32_t rounds = 0;  ///< Given back so often.
-  /// [app] release in push() / [driver] acquire: what the application wrote to the layer.
-  std::atomic<std::uint32_t> pushed{0};
-  /// [driver] release in close() / [app] acquire when it waits: the mixed layer.
-  std::atomic<std::uint32_t> closed{0};
+  LayerCounts<> counts;
 
   Layer(const Elements& which, const StreamShape& how, const LayerMemory& memory,
         const EngineConfig& config)
@@ -51,19 +49,15 @@ LayerRounds::LayerRounds(FramePort& port, const EngineConfig& config, const Stre
 LayerRounds::~LayerRounds() = default;
 
 void LayerRounds::push(std::size_t layer) noexcept {
-  auto& pushed = layers_[layer]->pushed;
-  SELMCAST_CHECK(pushed.load(std::memory_order_relaxed) ==
-                     layers_[layer]->closed.load(std::memory_order_acquire),
-                 "a layer is handed over once in a round");
-  pushed.store(pushed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  SELMCAST_CHECK(layers_[layer]->counts.push(), "a layer is handed over once in a round");
 }
 
 std::uint32_t LayerRounds::pushed(std::size_t layer) const noexcept {
-  return layers_[layer]->pushed.load(std::memory_order_relaxed);
+  return layers_[layer]->counts.pushed();
 }
 
 const std::atomic<std::uint32_t>& LayerRounds::closed(std::size_t layer) const noexcept {
-  return layers_[layer]->closed;
+  return layers_[layer]->counts.closed();
 }
 
 void LayerRounds::prepare(EpochState& epoch, const ReceiveSettings& receive,
@@ -109,7 +103,7 @@ bool LayerRounds::start_pushed(TimePoint now) noexcept {
   bool any = false;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     auto& layer = *layers_[i];
-    if (layer.started || layer.pushed.load(std::memory_order_acquire) == layer.rounds) continue;
+    if (layer.started || !layer.counts.ready(layer.rounds)) continue;
     layer.started = any = true;
     if (config_.element != WireElement::f32) {
       kernels::encode(config_.element, layer.sent.data(), layer.own.data(), layer.own.size());
@@ -133,8 +127,8 @@ void LayerRounds::close(Layer& layer) noexcept {
   layer.given_back = true;
   ++layer.rounds;
   --open_;
-  layer.closed.store(layer.rounds, std::memory_order_release);
-  unpark(layer.closed);
+  layer.counts.give_back(layer.rounds);
+  unpark(layer.counts.closed());
 }
 
 std::size_t LayerRounds::progress(TimePoint now) noexcept {

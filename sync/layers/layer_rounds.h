@@ -31,8 +31,8 @@ struct LayerMemory {
 };
 
 /// Layer i of a round is what one call named so; layers lie one after the other in the memory.
-/// Threads as with Engine: [app] and [driver] share the two vectors of counts. Allocates in the
-/// constructor and in prepare().
+/// Threads as with Engine: [app] and [driver] share the counts of each layer (layer_counts.h).
+/// Allocates in the constructor and in prepare().
 class LayerRounds {
  public:
   /// `sizes` are the layers' elements, together all of the memory's; at least one each.
@@ -42,8 +42,9 @@ class LayerRounds {
 
   std::size_t count() const noexcept { return layers_.size(); }
 
-  // [app]
-  /// Hands the layer over; its parameters are not the application's until closed().
+  // [app] Any thread.
+  /// Hands the layer over; its parameters are not the application's until closed(). Several threads
+  /// may hand over different layers at the same time.
   void push(std::size_t layer) noexcept;
   std::uint32_t pushed(std::size_t layer) const noexcept;
   /// To be parked on: rounds in which the layer was given back.

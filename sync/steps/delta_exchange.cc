@@ -1,6 +1,8 @@
 #include "sync/steps/delta_exchange.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -12,14 +14,23 @@ namespace {
 // What follows the values in the stream. Means of 0/1 and of small integers.
 constexpr std::uint32_t kWords = 2;
 constexpr std::uint32_t kLastWord = 0, kFingerprintWord = 1;
+// Values rounded at a time, on the stack.
+constexpr std::size_t kBlock = 256;
+
+/// The largest number of the type.
+float largest(WireElement element) noexcept {
+  return element == WireElement::f16 ? 65504.0F : std::bit_cast<float>(0x7F7F'0000U);
+}
 
 }  // namespace
 
 DeltaExchange::DeltaExchange(std::span<float> parameters, double gamma,
-                             std::optional<SlimShares> slim, std::uint64_t seed, Rank rank)
+                             std::optional<SlimShares> slim, std::uint64_t seed, Rank rank,
+                             WireElement element)
     : parameters_(parameters),
       gamma_(static_cast<float>(gamma)),
       keep_(!slim || slim->keep),
+      element_(element),
       seed_(seed),
       rank_(rank),
       values_(static_cast<std::uint32_t>(parameters.size())),
@@ -27,6 +38,7 @@ DeltaExchange::DeltaExchange(std::span<float> parameters, double gamma,
       own_(parameters.size(), 0.0F),
       base_(parameters.begin(), parameters.end()) {
   SELMCAST_CHECK(!parameters.empty() && parameters.size() < 0xFFFFFFFFU, "1 to 2^32 - 2 elements");
+  SELMCAST_CHECK(element == WireElement::f32 || !slim, "indices and fingerprints need float32");
   if (slim) {
     if (slim->indexed) sums_.emplace(values_);
     coordinates_.emplace(values_, *slim, walk_seed());
@@ -85,6 +97,27 @@ void DeltaExchange::take_over() {
   }
 }
 
+/// Leaves in the stream what its type can hold, and in `own` the rest.
+void DeltaExchange::round_off() {
+  std::array<std::byte, kBlock * sizeof(float)> travels;
+  std::array<float, kBlock> rounded;
+  const float limit = largest(element_);
+  for (std::size_t first = 0; first < values_; first += kBlock) {
+    const auto count = std::min(kBlock, values_ - first);
+    float* const values = stream_.data() + first;
+    for (std::size_t i = 0; i < count; ++i) {
+      // What is too large for the type waits as well, instead of becoming infinite.
+      rounded[i] = std::isfinite(values[i]) ? std::clamp(values[i], -limit, limit) : values[i];
+    }
+    kernels::encode(element_, travels.data(), rounded.data(), count);
+    kernels::assign(element_, rounded.data(), travels.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      own_[first + i] = values[i] - rounded[i];
+      values[i] = rounded[i];
+    }
+  }
+}
+
 void DeltaExchange::hand_back() {
   for (std::size_t c = 0; c < parameters_.size(); ++c) {
     parameters_[c] = agreed_[c] + gamma_ * own_[c];
@@ -122,6 +155,7 @@ void DeltaExchange::depart(bool last) {
       stream_[c] = agreed_[c] + own_[c];
       own_[c] = 0.0F;
     }
+    if (element_ != WireElement::f32) round_off();
   }
   stream_[values_ + kLastWord] = last ? 1.0F : 0.0F;
   stream_[values_ + kFingerprintWord] =

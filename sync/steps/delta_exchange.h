@@ -26,6 +26,12 @@ namespace selmcast {
 /// Values travel, not differences, so ranks whose agreed parameters differ (somebody died in the
 /// middle of a round) agree again with the next exchange.
 ///
+/// With 16-bit elements what travels is Q(agreed + own), and own keeps the rest, (agreed + own) -
+/// Q(agreed + own), for the next round: error feedback (Seide et al., "1-bit stochastic gradient
+/// descent", Interspeech 2014; Karimireddy et al., ICML 2019). So the agreed parameters are means
+/// of rounded ones, and nothing is lost: what a round rounds away travels once it has grown to half
+/// a unit of the type's last place.
+///
 /// With Slim-DP's coordinates only those of a round travel; the others keep what the rank did to
 /// them in `own`, so nothing is lost (or, with SlimShares::keep off, loses it as the round departs:
 /// w is then overwritten by the agreed values there). The ranks' sets are compared by a fingerprint
@@ -41,9 +47,10 @@ namespace selmcast {
 /// One thread at a time, and never during a round. Allocates in its constructor only.
 class DeltaExchange {
  public:
-  /// `parameters` must outlive the exchange. `seed` is the same on all ranks.
+  /// `parameters` must outlive the exchange. `seed` is the same on all ranks. `element` is the type
+  /// in which the rounds send the stream; one of 16 bits only without coordinates.
   DeltaExchange(std::span<float> parameters, double gamma, std::optional<SlimShares> slim,
-                std::uint64_t seed, Rank rank = 0);
+                std::uint64_t seed, Rank rank = 0, WireElement element = WireElement::f32);
 
   /// Memory of the rounds: the values of one round and two words about the rank.
   std::span<float> stream() noexcept { return stream_; }
@@ -72,6 +79,7 @@ class DeltaExchange {
 
  private:
   void take_over();
+  void round_off();
   void hand_back();
   void choose();
   void put_pairs();
@@ -82,6 +90,7 @@ class DeltaExchange {
   std::span<float> parameters_;
   float gamma_;
   bool keep_;
+  WireElement element_;
   std::uint64_t seed_;
   Rank rank_;
   std::uint32_t values_;           ///< Of one round that have places in the stream.

@@ -7,7 +7,7 @@
 namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
-                 std::uint64_t seed, Rank rank)
+                 std::uint64_t seed, Rank rank, std::uint32_t world)
     : pace_(policy.pace),
       free_(policy.free()),
       limit_(policy.pace_steps),
@@ -15,8 +15,12 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
       rounds_(rounds),
       late_(policy.late_steps) {
   if (policy.mix == MixKind::stale) stale_.emplace(parameters);
+  if (policy.mix == MixKind::cumulative) {
+    cumulative_.emplace(parameters, world, rank);
+    rest_rounds_ = policy.resolved_k(world);
+  }
   if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank);
+    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank, policy.element);
   } else if (policy.pace == PaceKind::stages) {
     stages_.emplace(parameters, policy.stage_share);
   }
@@ -25,6 +29,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
 void Stepper::depart(bool last) {
   if (exchange_) exchange_->depart(last);
   if (stale_) stale_->depart();
+  if (cumulative_) cumulative_->depart();
   carried_ = std::exchange(steps_, 0);
   rounds_.push();
   under_way_ = true;
@@ -46,6 +51,7 @@ Result<RoundReport> Stepper::wait() {
   const auto ranks = static_cast<std::uint32_t>(report->receivers.size()) + 1;
   if (exchange_) exchange_->arrive(ranks);
   if (stale_) stale_->arrive(ranks, late_);
+  if (cumulative_) cumulative_->arrive();
   return report;
 }
 
@@ -165,6 +171,9 @@ Result<std::vector<RoundReport>> Stepper::finish() {
       if (auto ok = run(true); !ok) return std::move(ok).error();
     } while (!exchange_->all_last());
   } else if (steps_ > 0) {
+    if (auto ok = run(false); !ok) return std::move(ok).error();
+  }
+  for (std::uint32_t r = 0; r < rest_rounds_; ++r) {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }
   if (!exchange_ || exchange_->flush_rounds() == 0) return reports;

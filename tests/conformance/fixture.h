@@ -64,6 +64,7 @@ struct Peer {
 
   std::vector<Frame> frames;  ///< Received, in order.
   std::vector<Completion> sends;
+  std::vector<Completion> reads;
   std::vector<EndpointId> lost;
   bool hold = false;             ///< Keep receive buffers in `held` instead of giving them back.
   std::vector<Completion> held;  ///< Lent at present.

@@ -65,6 +65,9 @@ void Conformance::record(std::size_t rank, const Completion& c) {
     case Completion::Kind::send:
       peer.sends.push_back(c);
       return;
+    case Completion::Kind::read:
+      peer.reads.push_back(c);
+      return;
     case Completion::Kind::lost:
       EXPECT_EQ(c.status, Status::peer_lost);
       peer.lost.push_back(static_cast<EndpointId>(c.user));

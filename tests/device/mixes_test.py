@@ -97,14 +97,6 @@ class Mixes(unittest.TestCase):
         self.assertGreaterEqual(share, 0.43)
         self.assertLessEqual(share, 0.6)
 
-    def test_a_death_under_slim_with_indices(self):
-        systems_test.killed("losp codec=slim:0.3,0.15,indexed")
-
-    def test_a_death_under_stale(self):
-        # The last round is the plain mean; ranks add it up in different orders.
-        result = systems_test.killed("select=all pace=periodic:4 mix=stale:1", equal=False)
-        self.assertGreaterEqual(result["worker_accuracy"]["min"], result["accuracy"] - 0.01)
-
     def test_a_death_under_age(self):
         result = systems_test.killed("select=selmcast:2 mix=age", equal=False)
         self.assertGreaterEqual(result["worker_accuracy"]["min"], 0.7)

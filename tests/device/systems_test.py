@@ -104,7 +104,8 @@ def main():
         assert every[policy]["bytes_on_wire"] <= 1.5 * every["bsp"]["bytes_on_wire"], policy
 
     in_virtual_time()
-    for policy in ("losp", "losp codec=slim:0.3,0.15", "osp2 route=ps:2", "p3"):
+    # Others die in deaths_long_test.py.
+    for policy in ("losp", "osp2 route=ps:2"):
         killed(policy)
 
 

@@ -95,6 +95,14 @@ class BadInput(unittest.TestCase):
                 self.refuse([*command, option, "-5"], option, "-5", "negative")
         self.refuse(["train", "--seed", "18446744073709551616"], "--seed", "64 bits")
 
+    def test_an_option_is_not_the_value_of_another(self):
+        for command, option in (("run", "--json"), ("train", "--plot"), ("worker", "--dump"),
+                                ("perf", "--device")):
+            with self.subTest(command=command):
+                self.refuse([command, option, "--policy", "select=all"], option, "--policy",
+                            "a value is missing")
+        self.assertFalse(os.path.exists("--policy"))
+
     def test_files_that_clash(self):
         here = str(self.folder / "same")
         other = f"{self.folder}/./same"
@@ -185,12 +193,13 @@ class BadInput(unittest.TestCase):
                 self.refuse(self.run_with("--params", path), "x.safetensors")
 
     def test_transport_and_interface(self):
-        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp", "auto, shm, uring, sim")
+        self.refuse(self.run_with(*BYTES, "--transport", "tcp"), "tcp",
+                    "auto, shm, uring, verbs, sim")
         worker = self.worker(0, 1, f"file:{self.folder}/store")[1:-2]
         for command in (["probe"], worker):
             with self.subTest(command=command[0]):
                 self.refuse([*command, "--transport", "sim"], "sim", "auto", "shm", "uring")
-                self.refuse([*command, "--transport", "tcp"], "tcp", "auto, shm, uring")
+                self.refuse([*command, "--transport", "tcp"], "tcp", "auto, shm, uring, verbs")
                 self.assertNotIn("sim", selmcast(*command, "--transport", "tcp").stderr)
         self.refuse(self.run_with(*BYTES, "--interface", "nope0"), "nope0", "lo")
         self.refuse(self.run_with(*BYTES, "--json", "/nonexistent/x"), "/nonexistent/x")

@@ -1,7 +1,8 @@
 // Frames and NACK payloads from hostile bytes.
 //
 // The first byte picks the target: the raw parser, the parser behind a right magic, version and
-// checksum (which mutation would never find), the NACK parser, or a round trip of fields.
+// checksum (which mutation would never find), the NACK parser, a round trip of fields, or the
+// payloads of online selection.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/wire.h"
 #include "multicast/frame.h"
+#include "multicast/selection_frame.h"
 
 namespace {
 
@@ -93,12 +95,29 @@ void fuzz_round_trip(std::span<const std::byte> input) {
   require(equal(parsed.payload, payload));
 }
 
+void fuzz_selection(std::span<const std::byte> input) {
+  if (input.size() < 2) return;
+  const auto members =
+      selmcast::load_le<std::uint16_t>(input.data()) % (selmcast::kSelectionMembersMax + 1);
+  const auto payload = input.subspan(2);
+  Bytes again(payload.size());
+  std::vector<std::uint16_t> marks(members);
+  if (selmcast::parse_marks(payload, marks)) {
+    require(selmcast::encode_marks(marks, again) == payload.size() && equal(again, payload));
+  }
+  std::vector<std::uint8_t> receivers(members);
+  if (const auto rate = selmcast::parse_plan(payload, receivers)) {
+    require(selmcast::encode_plan(*rate, receivers, again) == payload.size());
+    require(equal(again, payload));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const auto input = std::as_bytes(std::span(data, size)).subspan(1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       fuzz_parse(input, 0);
       break;
@@ -108,8 +127,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 2:
       fuzz_nack(input);
       break;
-    default:
+    case 3:
       fuzz_round_trip(input);
+      break;
+    default:
+      fuzz_selection(input);
   }
   return 0;
 }

@@ -32,6 +32,14 @@ class Replay {
   std::vector<double>& parameters(Rank rank) { return ranks_[rank]->w; }
   std::uint32_t ended(Rank rank) const { return ranks_[rank]->ended_rounds; }
   std::size_t departures(Rank rank) const { return ranks_[rank]->sent.size(); }
+  /// Of rounds whose receivers were selected online.
+  struct Selected {
+    std::vector<Rank> receivers;
+    bool alone = false;
+  };
+  const std::map<std::uint32_t, Selected>& selected(Rank rank) const {
+    return ranks_[rank]->selected_rounds;
+  }
   const std::vector<double>& last_sent(Rank rank) const {
     return ranks_[rank]->sent.rbegin()->second;
   }
@@ -42,6 +50,9 @@ class Replay {
         : all(replay), w(start.begin(), start.end()), sums(w.size(), 0.0), counts(w.size(), 0) {}
 
     void departed(std::uint32_t round) noexcept override { sent[round] = w; }
+    void selected(std::uint32_t round, std::span<const Rank> to, bool alone) noexcept override {
+      selected_rounds[round] = {{to.begin(), to.end()}, alone};
+    }
     void ended(std::uint32_t round) noexcept override { ended_rounds = round + 1; }
     void added(Rank sender, std::uint32_t round, std::uint32_t frame) noexcept override {
       const auto& from = all.ranks_[sender]->sent.at(round);
@@ -62,6 +73,7 @@ class Replay {
     std::vector<double> w, sums;
     std::vector<int> counts;
     std::map<std::uint32_t, std::vector<double>> sent;
+    std::map<std::uint32_t, Selected> selected_rounds;
     std::uint32_t ended_rounds = 0;
   };
 

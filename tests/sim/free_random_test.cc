@@ -5,24 +5,24 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "tests/sim/seeds.h"
 
 namespace selmcast {
 namespace {
 
 using testing_jobs::play_free;
+using testing_jobs::seeds;
 
 TEST(RandomFreeJobs, KeepTheRules) {
-  const char* chosen = std::getenv("SELMCAST_SEED");
-  const std::uint64_t first = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
-  const std::uint64_t last = chosen != nullptr ? first : 200;
+  const auto [first, last] = seeds(200);
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     EXPECT_EQ(play_free(seed), "") << "SELMCAST_SEED=" << seed;
   }
 }
 
 TEST(RandomFreeJobs, ReplayBitForBit) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+  const auto [first, last] = seeds(15);
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
     std::uint64_t one = 0, other = 1;
     play_free(seed, &one);
     play_free(seed, &other);

@@ -57,6 +57,22 @@ class Summary(unittest.TestCase):
         self.assertIn("FAILED: run 0: bad", lines)
         self.assertIn("FAILED: run 1: gone", lines)
 
+    def test_a_failure_says_why_next_to_the_last_line(self):
+        script = case("py", "fail", '<failure message=""/>',
+                      "ok\nFAIL: test_x (a.B)\nTraceback\nAssertionError: 3 != 4\nRan 1 test\n")
+        gtest = case("cc", "fail", '<failure message=""/>',
+                     "[ RUN ] A.B\na.cc:3: Failure\nExpected: 1\n  Actual: 2\n[  FAILED  ] A.B\n")
+        crash = case("die", "fail", '<failure message=""/>', "one\ntwo\n" + "x" * 500)
+        late = case("late", "fail", '<failure message="Timeout"/>', "waiting\n")
+        _, lines = self.run_on(GTEST_SKIP + script + gtest + crash + late)
+        self.assertEqual(lines[-13:], [
+            "FAILED: run 0: py", "    FAIL: test_x (a.B)", "    AssertionError: 3 != 4",
+            "FAILED: run 0: cc",
+            "    a.cc:3: Failure Expected: 1 Actual: 2 [  FAILED  ] A.B",
+            "FAILED: run 0: die", "    one", "    two", "    " + "x" * 160,
+            "FAILED: run 0: late", "    Timeout", "    waiting",
+            "0 passed, 4 failed, 1 skipped"])
+
     def test_skips_are_listed_with_their_reasons(self):
         status, lines = self.run_on(PASS + GTEST_SKIP, SCRIPT_SKIP + GTEST_SKIP)
         self.assertEqual(status, 0)

@@ -26,6 +26,8 @@ Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
   c.join_settle = config.join_settle;
   c.replicates_in_network = true;
   c.loses_frames = !config.lossless;
+  c.landing_depth = config.landing_depth;
+  c.arrival_times = config.arrival_times;
   return c;
 }
 
@@ -75,7 +77,10 @@ Result<Membership> SimTransport::join(GroupAddress group, JoinAs as) {
   const GroupSlot slot = core_.group_slot(group);
   memberships_.push_back({slot, as, true});
   if (as == JoinAs::receiver) {
-    if (slot >= joined_.size()) joined_.resize(std::size_t{slot} + 1);
+    if (slot >= joined_.size()) {
+      joined_.resize(std::size_t{slot} + 1);
+      landings_.resize(std::size_t{slot} + 1);
+    }
     if (joined_[slot]++ == 0) core_.add_receiver(slot, rank_);
   }
   return Membership(this, static_cast<MembershipId>(memberships_.size() - 1));
@@ -92,7 +97,10 @@ void SimTransport::release(HandleKind kind, std::uint32_t id) noexcept {
     case HandleKind::membership: {
       OpenMembership& membership = memberships_[id];
       if (!std::exchange(membership.open, false) || membership.as != JoinAs::receiver) return;
-      if (--joined_[membership.group] == 0) core_.remove_receiver(membership.group, rank_);
+      if (--joined_[membership.group] > 0) return;
+      core_.remove_receiver(membership.group, rank_);
+      landings_[membership.group].open = false;
+      drop_landings(landings_[membership.group]);
       return;
     }
   }
@@ -222,6 +230,7 @@ void SimTransport::on_transmitted() {
 }
 
 void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
+  if (group < landings_.size() && landings_[group].open) return land(payload, group);
   const std::uint64_t room =
       std::uint64_t{core_.pool().bytes(payload)} + core_.config().wire_overhead_bytes;
   const bool fits = core_.config().lossless || inbox_bytes_ + room <= core_.config().inbox_bytes;
@@ -232,7 +241,7 @@ void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
     return;
   }
   inbox_bytes_ += room;
-  inbox_.push({payload, group});
+  inbox_.push({payload, group, room, {}, 0, core_.now()});
 }
 
 void SimTransport::on_peer_lost(Rank rank) {
@@ -255,30 +264,47 @@ PostOutcome SimTransport::post_receives(std::span<const ReceiveRequest> requests
   return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
 }
 
+bool SimTransport::wanted(const Arrived& arrived) const noexcept {
+  if (!receives(arrived.group)) return false;
+  return arrived.landing.user == 0 || landings_[arrived.group].drops == arrived.drops;
+}
+
+Completion SimTransport::lend(const Arrived& arrived) noexcept {
+  if (free_tokens_.empty()) {
+    free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
+    lent_.push_back(kFree);
+  }
+  const std::uint32_t token = free_tokens_.back();
+  const std::uint32_t bytes = core_.pool().bytes(arrived.payload);
+  free_tokens_.pop_back();
+  lent_[token] = arrived.payload;
+  ++counters_.received_frames;
+  counters_.received_bytes += bytes;
+  std::byte* const data = core_.pool().data(arrived.payload);
+  Completion out{Completion::Kind::receive, Status::ok, token, bytes, bytes, data,
+                 arrived.landing.user};
+  out.set_landed(arrived.landing, data);
+  if (capabilities_.arrival_times) {
+    // Clocks of different ranks have different zeros: nobody may compare them.
+    const auto zero = std::chrono::seconds(1 + 1000 * std::uint64_t{rank_});
+    out.device_ns = static_cast<std::uint64_t>((arrived.at.time_since_epoch() + zero).count());
+  }
+  return out;
+}
+
 std::size_t SimTransport::poll_frames(std::span<Completion> out) noexcept {
   std::size_t n = 0;
   while (n < out.size() && !inbox_.empty()) {
     const bool token_left = !free_tokens_.empty() || lent_.size() < capabilities_.receive_buffers;
     if (!token_left) break;
     const Arrived arrived = inbox_.front();
-    const std::uint32_t bytes = core_.pool().bytes(arrived.payload);
     inbox_.pop();
-    inbox_bytes_ -= std::uint64_t{bytes} + core_.config().wire_overhead_bytes;
-    if (!receives(arrived.group)) {
+    inbox_bytes_ -= arrived.room;
+    if (wanted(arrived)) {
+      out[n++] = lend(arrived);
+    } else {
       core_.pool().release(arrived.payload);
-      continue;
     }
-    if (free_tokens_.empty()) {
-      free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
-      lent_.push_back(kFree);
-    }
-    const std::uint32_t token = free_tokens_.back();
-    free_tokens_.pop_back();
-    lent_[token] = arrived.payload;
-    ++counters_.received_frames;
-    counters_.received_bytes += bytes;
-    out[n++] = Completion{Completion::Kind::receive,          Status::ok, token, bytes, bytes,
-                          core_.pool().data(arrived.payload), 0};
   }
   return n;
 }

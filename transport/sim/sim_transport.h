@@ -17,9 +17,15 @@ class SimTransport final : public Transport {
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
+  Result<Region> register_landing(std::span<std::byte> memory) override;
   Result<Membership> join(GroupAddress group, JoinAs as) override;
+  Result<Membership> join_landing(GroupAddress group) override;
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
+  PostOutcome post_landings(MembershipId group,
+                            std::span<const LandingRequest> requests) noexcept override;
+  bool take_back(MembershipId group) noexcept override;
+  std::uint32_t landing_drops(MembershipId group) const noexcept override;
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration) noexcept override {}  // Virtual time: the driver advances the network.
   void wake() noexcept override {}
@@ -65,6 +71,15 @@ class SimTransport final : public Transport {
   struct Arrived {
     PayloadPool::Index payload = 0;
     GroupSlot group = kNoGroup;
+    std::uint64_t room = 0;    ///< Of the inbox.
+    LandingRequest landing{};  ///< With `user` where it came through a landing queue.
+    std::uint32_t drops = 0;   ///< Of that queue when it came.
+    TimePoint at{};
+  };
+  struct LandingQueue {
+    bool open = false;
+    RingQueue<LandingRequest> posted;
+    std::uint32_t drops = 0;
   };
   /// Where the frame that is leaving starts within the request at the head of the queue.
   struct Cursor {
@@ -81,6 +96,13 @@ class SimTransport final : public Transport {
   std::uint32_t next_frame_bytes() noexcept;
   PayloadPool::Index gather(std::uint32_t bytes);
   std::size_t poll_frames(std::span<Completion> out) noexcept;
+  LandingQueue* landing_of(MembershipId id) noexcept;
+  const LandingQueue* landing_of(MembershipId id) const noexcept;
+  bool in_region(const LandingRequest& request) const noexcept;
+  static void drop_landings(LandingQueue& queue) noexcept;
+  void land(PayloadPool::Index payload, GroupSlot group);
+  bool wanted(const Arrived& arrived) const noexcept;
+  Completion lend(const Arrived& arrived) noexcept;
   bool receives(GroupSlot group) const noexcept {
     return group == kNoGroup || (group < joined_.size() && joined_[group] > 0);
   }
@@ -94,9 +116,11 @@ class SimTransport final : public Transport {
 
   // Ids are indices and never used again: a stale one is recognised for ever.
   std::vector<OpenRegion> regions_;
+  std::uint32_t landing_regions_ = 0;  // Granted, ever.
   std::vector<OpenEndpoint> endpoints_;
   std::vector<OpenMembership> memberships_;
-  std::vector<std::uint32_t> joined_;  // Receiver memberships held, by group slot.
+  std::vector<std::uint32_t> joined_;   // Receiver memberships held, by group slot.
+  std::vector<LandingQueue> landings_;  // By group slot.
 
   RingQueue<Posted> sends_;
   Cursor cursor_;

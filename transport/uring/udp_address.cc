@@ -3,36 +3,23 @@
 #include <algorithm>
 #include <string>
 
-#include "base/random.h"
 #include "base/wire.h"
 
 namespace selmcast::uring {
 namespace {
 
-constexpr std::uint32_t kGroupBase = 0xEFC00000U;  // 239.192.0.0
-constexpr std::uint32_t kGroupMask = kGroupsPerJob - 1;
-constexpr std::uint64_t kGroupSalt =
-    0x75'64'70'2D'67'72'6F'75U;                    // keeps other users of the job id apart
 constexpr std::uint32_t kPeerMagic = 0x50444D53U;  // "SMDP"
 constexpr std::uint16_t kPeerVersion = 1;
-
-std::uint64_t job_hash(std::uint64_t job) noexcept {
-  return mix_seed(job ^ kGroupSalt);
-}
 
 }  // namespace
 
 std::optional<UdpTarget> group_target(std::uint64_t job, std::uint32_t index) noexcept {
-  if (index >= kGroupsPerJob) return std::nullopt;
-  const std::uint64_t hash = job_hash(job);
+  const auto ipv4 = group_ipv4(job, index);
+  if (!ipv4) return std::nullopt;
   constexpr std::uint64_t kPorts = kGroupPortLast - kGroupPortFirst + 1U;
-  return UdpTarget{.ipv4 = kGroupBase | ((index ^ static_cast<std::uint32_t>(hash)) & kGroupMask),
-                   .port = static_cast<std::uint16_t>(kGroupPortFirst + (hash >> 32U) % kPorts)};
-}
-
-std::optional<std::uint32_t> group_index(std::uint64_t job, std::uint32_t ipv4) noexcept {
-  if ((ipv4 & ~kGroupMask) != kGroupBase) return std::nullopt;
-  return (ipv4 ^ static_cast<std::uint32_t>(job_hash(job))) & kGroupMask;
+  return UdpTarget{
+      .ipv4 = *ipv4,
+      .port = static_cast<std::uint16_t>(kGroupPortFirst + (group_hash(job) >> 32U) % kPorts)};
 }
 
 PeerAddress encode_peer(const UdpTarget& peer) noexcept {

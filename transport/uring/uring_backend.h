@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "transport/handle_table.h"
 #include "transport/open.h"
-#include "transport/uring/handle_table.h"
 #include "transport/uring/network_interface.h"
 #include "transport/uring/receive_buffers.h"
 #include "transport/uring/udp_address.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/doctor_memory.h"
+
 namespace selmcast {
 namespace {
 
@@ -98,7 +100,8 @@ TEST(Doctor, FewMembershipsAndTinyPackets) {
 
 TEST(Doctor, JsonHoldsWhatTheTableShows) {
   const Machine machine = good_machine();
-  const auto json = doctor_json(machine, {{"uring", false, "why"}}, {{"a problem", "its remedy"}});
+  const auto json =
+      doctor_json(machine, {{"uring", false, "why"}}, {{"a problem", "its remedy"}}, {});
   EXPECT_EQ(json["machine"]["kernel"], "6.1.0");
   EXPECT_EQ(json["machine"]["cpu_quota"], nullptr);
   EXPECT_EQ(json["limits"]["memlock_bytes"], 8U << 20U);
@@ -111,18 +114,68 @@ TEST(Doctor, JsonHoldsWhatTheTableShows) {
 
   Machine unlimited = machine;
   unlimited.limits.memlock_bytes = std::nullopt;
-  EXPECT_EQ(doctor_json(unlimited, {}, {})["limits"]["memlock_bytes"], nullptr);
+  EXPECT_EQ(doctor_json(unlimited, {}, {}, {})["limits"]["memlock_bytes"], nullptr);
 }
 
 TEST(Doctor, TextNamesTransportsReasonsAndRemedies) {
   const std::string text =
       doctor_text(good_machine(), {{"shm", true, "rings"}, {"dpdk", false, "not built in"}},
-                  {{"a problem", "its remedy"}});
+                  {{"a problem", "its remedy"}}, {});
   EXPECT_THAT(text, HasSubstr("shm     usable      rings\n"));
   EXPECT_THAT(text, HasSubstr("dpdk    not usable  not built in\n"));
   EXPECT_THAT(text, HasSubstr("192.0.2.7"));
   EXPECT_THAT(text, HasSubstr("a problem\n      -> its remedy\n"));
-  EXPECT_THAT(doctor_text(good_machine(), {}, {}), HasSubstr("Nothing to mend"));
+  EXPECT_THAT(doctor_text(good_machine(), {}, {}, {}), HasSubstr("Nothing to mend"));
+}
+
+MemoryState memory_of(PageKind pages, const std::string& watch_error = "") {
+  return {.buffer_bytes = 8U << 20U,
+          .pages = pages,
+          .huge_bytes = 6U << 20U,
+          .buffer_error = "",
+          .watch_error = watch_error};
+}
+
+std::vector<Finding> memory_problems(const MemoryState& memory, bool rdma) {
+  std::vector<Finding> out;
+  find_memory_problems(memory, rdma, out);
+  return out;
+}
+
+TEST(DoctorMemory, NamesThePagesOfBuffers) {
+  EXPECT_THAT(memory_text(memory_of(PageKind::hugetlb)), HasSubstr("huge pages (vm.nr_hugepages)"));
+  EXPECT_THAT(memory_text(memory_of(PageKind::transparent)),
+              HasSubstr("transparent huge pages, 6 MiB of 8 MiB huge"));
+  EXPECT_THAT(memory_text(memory_of(PageKind::plain)), HasSubstr("plain pages"));
+  EXPECT_EQ(memory_json(memory_of(PageKind::transparent))["buffer_pages"], "transparent");
+  EXPECT_EQ(memory_json(memory_of(PageKind::transparent))["huge_bytes"], 6U << 20U);
+  MemoryState none;
+  none.buffer_error = "no 9 bytes of memory; use fewer";
+  EXPECT_EQ(memory_json(none)["buffer_pages"], nullptr);
+  EXPECT_THAT(memory_text(none), HasSubstr("no 9 bytes of memory"));
+  EXPECT_THAT(memory_problems(none, false), ElementsAre(finding("no 9 bytes", "use fewer")));
+}
+
+TEST(DoctorMemory, AnUnwatchedMachineKeepsNoRegistrations) {
+  const auto refused = memory_of(PageKind::hugetlb, "cannot be watched: EPERM; allow it; or not");
+  EXPECT_THAT(
+      memory_problems(refused, true),
+      ElementsAre(finding("EPERM: the cache of registrations keeps nothing", "allow it; or not")));
+  EXPECT_THAT(memory_text(refused), HasSubstr("end with their use: cannot be watched"));
+  EXPECT_EQ(memory_json(refused)["watched"], false);
+  EXPECT_THAT(memory_text(memory_of(PageKind::hugetlb)), HasSubstr("may be kept"));
+  // Where there is nothing to register with, neither matters.
+  EXPECT_THAT(memory_problems(refused, false), IsEmpty());
+  EXPECT_THAT(memory_problems(memory_of(PageKind::plain), false), IsEmpty());
+  EXPECT_THAT(memory_problems(memory_of(PageKind::plain), true),
+              ElementsAre(finding("plain pages", "vm.nr_hugepages")));
+  EXPECT_THAT(memory_problems(memory_of(PageKind::transparent), true), IsEmpty());
+}
+
+TEST(DoctorMemory, WhatIsTriedIsThere) {
+  const MemoryState here = describe_device_memory();
+  EXPECT_EQ(here.buffer_error, "");
+  EXPECT_GE(here.buffer_bytes, 8U << 20U);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST(Frame, NamesWhatIsWrong) {
   EXPECT_EQ(error_with(0, 0xAD), FrameError::magic);
   EXPECT_EQ(error_with(2, 2), FrameError::version);
   EXPECT_EQ(error_with(3, 0), FrameError::kind);
-  EXPECT_EQ(error_with(3, 9), FrameError::kind);
+  EXPECT_EQ(error_with(3, 11), FrameError::kind);
   EXPECT_EQ(error_with(3, 7), FrameError::none);
   EXPECT_EQ(error_with(32, 6), FrameError::length);
   EXPECT_EQ(error_with(4, 0x45), FrameError::foreign_job);

@@ -209,6 +209,24 @@ TEST(Probe, ABusyMachineUnderestimatesInsteadOfFailing) {
   }
 }
 
+// Turns of 15 ms leave the rates of the unstamped probe up to 13 % low here.
+TEST(Probe, StampedArrivalsTellTheRateToABusyMachine) {
+  for (const int turn : {2, 10, 15}) {
+    SimConfig sim = links_of({{300'000, 80'000}, {300'000, 120'000}, {300'000, 100'000}});
+    sim.arrival_times = true;
+    SimJob job(sim, every_rank_a_host(3));
+    job.starve(milliseconds(turn));
+    ASSERT_TRUE(job.run(seconds(600)));
+    for (Rank r = 0; r < 3; ++r) {
+      ASSERT_TRUE(job.outcome(r)) << job.outcome(r).error().message;
+      const auto rate = static_cast<double>(sim.links[r].rx_kbps);
+      EXPECT_NEAR(static_cast<double>(job.estimates(0)[r].receive.available_kbps), rate,
+                  .001 * rate)
+          << "rank " << r << ", turns of " << turn << " ms";
+    }
+  }
+}
+
 TEST(Probe, LatencyIsHalfARoundTrip) {
   SimConfig sim = links_of({{1'000'000, 1'000'000}, {1'000'000, 1'000'000}});
   for (SimLink& link : sim.links) link.delay = milliseconds(2);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "base/random.h"
@@ -15,10 +16,10 @@ using Floats = std::vector<float>;
 /// n ranks with a model each; rounds are exact means in double.
 struct Ranks {
   Ranks(std::uint32_t n, std::uint32_t elements, double gamma,
-        std::optional<SlimShares> slim = std::nullopt)
+        std::optional<SlimShares> slim = std::nullopt, WireElement element = WireElement::f32)
       : models(n, Floats(elements, 0.0F)) {
     exchanges.reserve(n);
-    for (auto& model : models) exchanges.emplace_back(model, gamma, slim, 42);
+    for (auto& model : models) exchanges.emplace_back(model, gamma, slim, 42, 0, element);
   }
 
   void depart(bool last = false) {
@@ -89,6 +90,62 @@ TEST(DeltaExchange, LosesNoStepWhenOnlyAPartTravels) {
     expect_conservation(SlimShares{0.3, 0.15, 4}, seed);
     expect_conservation(SlimShares{0.1, 0.0, 1}, seed);
   }
+}
+
+/// Whether a float32 is a number of the type: bfloat16 keeps the upper 16 bits; binary16, between
+/// its least normal and its largest number, 10 bits behind the first.
+bool of_type(WireElement element, float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return (bits & (element == WireElement::bf16 ? 0xFFFFU : 0x1FFFU)) == 0;
+}
+
+TEST(DeltaExchange, WhatIsRoundedAwayTravelsLater) {
+  constexpr std::uint32_t n = 4, elements = 300;  // More than a block.
+  for (const auto element : {WireElement::bf16, WireElement::f16}) {
+    SplitMix64 random(3);
+    Ranks ranks(n, elements, 0.0, std::nullopt, element);
+    std::vector<double> done(elements, 0.0);
+    for (std::uint32_t round = 0; round < 200; ++round) {
+      for (auto& model : ranks.models) {
+        for (std::uint32_t c = 0; c < elements; ++c) {
+          // Always upwards, and soon far below half a unit in the last place of the sum.
+          const auto step = static_cast<float>(1 + random.below(64)) / 65536.0F;
+          const float before = model[c];
+          model[c] += step;
+          done[c] += static_cast<double>(model[c]) - static_cast<double>(before);
+        }
+      }
+      ranks.depart();
+      for (auto& exchange : ranks.exchanges) {
+        for (const float value : exchange.stream()) ASSERT_TRUE(of_type(element, value)) << value;
+      }
+      ranks.mean();
+      ranks.arrive();
+      for (std::uint32_t c = 0; c < elements; ++c) {
+        double own = 0.0;
+        for (auto& exchange : ranks.exchanges) {
+          own += static_cast<double>(exchange.own()[c]);
+          // At most half a unit of the last of 8 or 11 bits, of values below 1/4.
+          ASSERT_LE(std::abs(exchange.own()[c]), element == WireElement::bf16 ? 0x1p-11 : 0x1p-14);
+        }
+        ASSERT_NEAR(static_cast<double>(ranks.exchanges[0].agreed()[c]) + own / n, done[c] / n,
+                    1e-5)
+            << "round " << round << " coordinate " << c;
+      }
+    }
+    EXPECT_GT(done[0] / n, 0.09) << "200 steps of 1/2048 on average";
+  }
+}
+
+TEST(DeltaExchange, WhatIsTooLargeForTheTypeWaits) {
+  Ranks ranks(2, 1, 0.0, std::nullopt, WireElement::f16);
+  for (auto& model : ranks.models) model[0] = 100'000.0F;
+  ranks.depart();
+  ranks.mean();
+  ranks.arrive();
+  // The largest binary16, and the rest.
+  EXPECT_EQ(ranks.exchanges[0].agreed()[0], 65504.0F);
+  EXPECT_EQ(ranks.exchanges[0].own()[0], 34496.0F);
 }
 
 /// The loops of OSP and LOSP as published, on one coordinate with gradient w - target_i, in double:

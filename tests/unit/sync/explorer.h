@@ -1,4 +1,4 @@
-// Every interleaving of two threads: a small model checker for tests.
+// Every interleaving of two or three threads: a small model checker for tests.
 //
 // The threads are real, but only one runs at a time. Before each operation on a modelled atomic
 // another thread may go on instead; explore() runs the bodies again and again until every order of
@@ -20,13 +20,14 @@
 
 namespace selmcast::interleavings {
 
-inline constexpr std::size_t kThreads = 2;
+inline constexpr std::size_t kThreads = 3;
 using Clock = std::array<std::uint32_t, kThreads>;
 
 /// Runs bodies over all schedules. One explorer at a time.
 class Explorer {
  public:
-  using Bodies = std::array<std::function<void()>, kThreads>;
+  /// At most kThreads.
+  using Bodies = std::vector<std::function<void()>>;
 
   /// `make()` builds a fresh instance: the bodies, which share what they capture. Returns how many
   /// schedules there are; stops at the first error.
@@ -157,6 +158,8 @@ class Explorer {
     for (std::size_t t = 0; t < kThreads; ++t) {
       clocks_[t] = {};
       clocks_[t][t] = 1;
+      fibers_[t].done = t >= bodies.size();
+      if (fibers_[t].done) continue;
       threads[t] = std::thread([this, t, &bodies] {
         fibers_[t].go.acquire();
         try {
@@ -171,7 +174,7 @@ class Explorer {
     }
     current_ = choose();
     fibers_[current_].go.release();
-    for (auto& thread : threads) thread.join();
+    for (std::size_t t = 0; t < bodies.size(); ++t) threads[t].join();
     over_ = true;
   }
 

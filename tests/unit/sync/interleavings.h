@@ -44,6 +44,16 @@ class Atomic {
     hand_on(at, order, true);
     return before;
   }
+  T fetch_add(T value, std::memory_order order) {
+    auto& at = Explorer::running();
+    at.step(this, true);
+    if (order != std::memory_order_relaxed && order != std::memory_order_release) take(at.clock());
+    const T before = value_;
+    value_ = static_cast<T>(value_ + value);
+    at.count_store();
+    hand_on(at, order, true);
+    return before;
+  }
 
  private:
   void take(Clock& clock) const {

@@ -145,10 +145,13 @@ TEST(Policy, SaysWhatToChange) {
       {"route=ps:1 select=selmcast:2", "route=ps gathers from all ranks"},
       {"route=ps:1 mix=age", "route=ps mixes at the servers only"},
       {"slim route=ps:2 codec=slim:0.3,0.15,20,indexed", "route=ps mixes at the servers only"},
-      {"mix=cumulative", "later version; this one has mix=average, sgd"},
+      {"mix=replace", "later version; this one has mix=average, sgd"},
+      {"mix=cumulative codec=cast:fp16", "mix=cumulative sends sums that grow"},
+      {"mix=cumulative route=ps:1", "count whom each rank hears"},
+      {"mix=cumulative pace=overlap", "use mix=compensate or pace=bsp"},
       {"codec=cast", "codec=cast needs a type, bf16 or fp16, found 'cast'"},
       {"codec=cast:int8", "codec=cast needs a type, bf16 or fp16"},
-      {"losp codec=cast:bf16", "codec=cast rounds what mix=compensate must know exactly"},
+      {"losp codec=cast:bf16 route=ps:2", "servers (route=ps) round the mean that they hand out"},
       {"order=priority", "use mix=sgd pace=bsp and route=star or unicast with it (the name p3)"},
       {"p3 route=ps:1", "order=priority exchanges the gradients of single layers"},
       {"p3 mix=average", "order=priority exchanges the gradients"},
@@ -160,7 +163,8 @@ TEST(Policy, SaysWhatToChange) {
       {"osp2 pace=stages:1.5", "pace=stages:s needs a share s from 0 to 1, found 'stages:1.5'"},
       {"osp2 pace=stages:", "pace=stages:s needs a share s"},
       {"selmcast:3",
-       "unknown name 'selmcast:3'; names are bsp, selmcast, osp, losp, p3, osp2, slim"},
+       "unknown name 'selmcast:3'; names are bsp, selmcast, selmcast-ssp, osp, losp, p3, osp2, "
+       "slim"},
       {"average", "'average' is a value without its axis; write mix=average"},
       {"random", "'random' is a value without its axis; write select=random:p"},
       {"bsp gossip", "two names, 'bsp' and 'gossip'; keep one"},
@@ -218,6 +222,8 @@ TEST(Policy, NamesOfSystems) {
   EXPECT_EQ(text("losp pace=overlap:7 codec=slim:.25,0.0625,3"),
             all + "pace=overlap:7 mix=compensate:1.5 codec=slim:0.25,0.0625,3" + end);
   EXPECT_EQ(text("codec=cast:bf16"), all + "pace=bsp mix=average codec=cast:bf16" + end);
+  EXPECT_EQ(text("losp codec=cast:bf16"),
+            all + "pace=overlap:20 mix=compensate:1.5 codec=cast:bf16" + end);
   EXPECT_EQ(text("bsp codec=cast:fp16"), all + "pace=bsp mix=sgd codec=cast:fp16" + end);
   EXPECT_EQ(text("select=random:2 pace=periodic:4"),
             "share=even select=random:2 route=star pace=periodic:4 mix=average codec=identity "

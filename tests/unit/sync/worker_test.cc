@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -156,6 +158,48 @@ TEST_P(Workers, LayersAreHandedOverOneByOne) {
       EXPECT_TRUE(worker.leave());
     });
   }
+}
+
+// As an autograd engine's threads do. Every thread hands over and waits for layers of its own.
+TEST_P(Workers, LayersAreHandedOverByFourThreadsAtTheSameTime) {
+  constexpr std::size_t kThreads = 4, kLayers = 12;
+  constexpr int kSteps = 40;
+  std::vector<std::size_t> layers(kLayers, 2'000);
+  layers.back() = kCount - (kLayers - 1) * 2'000;
+  run_in_layers(2, "p3", layers, [&](Worker& worker, std::vector<float>& gradients) {
+    const auto value = [](Rank rank, int step, std::size_t layer) {
+      return static_cast<float>(2 * static_cast<int>(rank) * (step + 1) + static_cast<int>(layer));
+    };
+    std::barrier all(kThreads);
+    std::atomic<bool> good{true};
+    const auto thread = [&](std::size_t own) {
+      for (int step = 0; step < kSteps; ++step) {
+        for (std::size_t l = own; l < kLayers; l += kThreads) {
+          std::fill_n(gradients.begin() + static_cast<std::ptrdiff_t>(2'000 * l), layers[l],
+                      value(worker.rank(), step, l));
+          worker.push_layer(l);
+        }
+        for (std::size_t l = own; l < kLayers; l += kThreads) {
+          if (!worker.wait_layer(l)) good = false;
+          const float mean = (value(0, step, l) + value(1, step, l)) / 2.0F;
+          for (std::size_t i = 0; i < layers[l]; ++i) {
+            if (gradients[2'000 * l + i] != mean) good = false;
+          }
+        }
+        all.arrive_and_wait();
+        if (own == 0) {
+          const auto report = worker.wait();
+          if (!report || report->round != static_cast<std::uint32_t>(step)) good = false;
+        }
+        all.arrive_and_wait();
+      }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < kThreads; ++t) threads.emplace_back(thread, t);
+    for (auto& one : threads) one.join();
+    EXPECT_TRUE(good);
+    EXPECT_TRUE(worker.leave());
+  });
 }
 
 TEST_P(Workers, LayersThatDoNotFitAreRefused) {

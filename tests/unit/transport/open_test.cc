@@ -11,7 +11,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(OpenTransport, NamesAreThoseOfTheReadme) {
-  EXPECT_THAT(transport_names(), ElementsAre("auto", "shm", "uring"));
+  EXPECT_THAT(transport_names(), ElementsAre("auto", "shm", "uring", "verbs"));
 }
 
 TEST(OpenTransport, AnUnknownNameIsRefusedWithThoseAllowed) {

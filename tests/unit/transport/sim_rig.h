@@ -88,6 +88,9 @@ class SimRig {
       case Completion::Kind::send:
         sends[rank].push_back(c);
         return;
+      case Completion::Kind::read:
+        ADD_FAILURE() << "the simulator has no reads";
+        return;
       case Completion::Kind::lost:
         lost[rank].push_back(static_cast<EndpointId>(c.user));
         return;

@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "transport/uring/handle_table.h"
+#include "transport/handle_table.h"
 #include "transport/uring/udp_address.h"
 
 namespace selmcast::uring {

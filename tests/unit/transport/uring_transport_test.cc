@@ -99,7 +99,7 @@ TEST_F(Uring, RefusesBadInput) {
   UringRank rank(kJob);
   EXPECT_FALSE(rank.transport->register_memory({}));
   EXPECT_FALSE(rank.transport->connect(PeerAddress{}));
-  const auto group = rank.transport->join({uring::kGroupsPerJob}, JoinAs::receiver);
+  const auto group = rank.transport->join({kGroupsPerJob}, JoinAs::receiver);
   ASSERT_FALSE(group);
   EXPECT_EQ(group.error().kind, ErrorKind::bad_input);
 }

@@ -19,36 +19,20 @@ constexpr std::size_t kLayers = 6;
 constexpr std::uint32_t kPayload = 1432, kChunk = 4;
 
 /// Posts of data, in order: which layer and which of its frames.
-class Recorder final : public Transport {
+class Recorder final : public NullTransport {
  public:
   struct Post {
     std::uint16_t layer;
     std::uint64_t first, end;  ///< Bytes of the layer.
   };
-  const Capabilities& capabilities() const noexcept override { return null_.capabilities(); }
-  PeerAddress address() const override { return {}; }
-  Result<Region> register_memory(std::span<const std::byte> memory) override {
-    return null_.register_memory(memory);
-  }
-  Result<Endpoint> connect(const PeerAddress& address) override { return null_.connect(address); }
-  Result<Membership> join(GroupAddress group, JoinAs as) override { return null_.join(group, as); }
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override {
     for (const SendRequest& request : requests) note(request);
-    return null_.post_sends(requests);
+    return NullTransport::post_sends(requests);
   }
-  PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override {
-    return null_.post_receives(requests);
-  }
-  std::size_t poll(std::span<Completion> out) noexcept override { return null_.poll(out); }
-  void wait(Duration) noexcept override {}
-  void wake() noexcept override {}
-  TransportCounters counters() const noexcept override { return {}; }
-  std::string last_error() const override { return {}; }
 
   std::vector<Post> posts;
 
  private:
-  void release(detail::HandleKind, std::uint32_t) noexcept override {}
   void note(const SendRequest& request) {
     for (std::size_t s = 0; s + 1 < request.slices.size(); s += 2) {
       std::vector<std::byte> frame(request.slices[s].data,
@@ -63,7 +47,6 @@ class Recorder final : public Transport {
       posts.back().end = h.offset + h.length;
     }
   }
-  NullTransport null_;
 };
 
 /// One rank that sends layers to another, which is the test.

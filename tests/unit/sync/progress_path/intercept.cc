@@ -12,6 +12,9 @@
 #include <cstdio>
 #include <utility>
 
+// The linker's names for where the program's own code begins and ends.
+extern "C" const char __executable_start, etext;
+
 namespace selmcast::intercept {
 namespace {
 
@@ -22,10 +25,20 @@ struct Caught {
 };
 
 constexpr std::size_t kKept = 32;
+// The others are numbered from 0 by the preprocessor.
+constexpr std::size_t kSyscall = 62, kPoll = 63;
 std::array<Caught, kKept> caught_calls;
 std::atomic<std::size_t> caught_count{0};  // Relaxed: read when no thread is armed any more.
 std::atomic<std::size_t> wake_count{0};    // Relaxed, likewise.
 std::atomic<std::size_t> look_count{0};    // Relaxed, likewise.
+std::atomic<std::size_t> own_count{0};     // Relaxed, likewise.
+
+struct Tally {
+  const char* name = "";
+  std::atomic<std::size_t> count{0};  // Relaxed, likewise.
+};
+std::array<Tally, 64> tallies;
+
 thread_local Watch watch = Watch::nothing;
 
 void record(const char* name) noexcept {
@@ -40,27 +53,38 @@ void record(const char* name) noexcept {
   watch = before;
 }
 
-void entered(const char* name, Watch least) noexcept {
-  if (watch >= least) record(name);
+bool in_this_program(const void* caller) noexcept {
+  const auto* const at = static_cast<const char*>(caller);
+  return at >= &__executable_start && at < &etext;
 }
 
-void entered_syscall(long number, long operation) noexcept {
+void entered(std::size_t tally, const char* name, Watch least, const void* caller) noexcept {
+  if (watch < least) return;
+  if (in_this_program(caller)) own_count.fetch_add(1, std::memory_order_relaxed);
+  if (tally < tallies.size()) {
+    tallies[tally].name = name;
+    tallies[tally].count.fetch_add(1, std::memory_order_relaxed);
+  }
+  record(name);
+}
+
+void entered_syscall(long number, long operation, const void* caller) noexcept {
   if (watch == Watch::nothing) return;
   const auto futex = operation & ~long{FUTEX_PRIVATE_FLAG};
   if (number == SYS_futex && futex == FUTEX_WAKE) {
     wake_count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  entered("syscall", Watch::all);
+  entered(kSyscall, "syscall", Watch::all, caller);
 }
 
-void entered_poll(int timeout_ms) noexcept {
+void entered_poll(int timeout_ms, const void* caller) noexcept {
   if (watch == Watch::nothing) return;
   if (timeout_ms == 0) {
     look_count.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  entered("poll", Watch::all);
+  entered(kPoll, "poll", Watch::all, caller);
 }
 
 }  // namespace
@@ -90,6 +114,19 @@ void forget() noexcept {
   caught_count.store(0, std::memory_order_relaxed);
   wake_count.store(0, std::memory_order_relaxed);
   look_count.store(0, std::memory_order_relaxed);
+  own_count.store(0, std::memory_order_relaxed);
+  for (auto& tally : tallies) tally.count.store(0, std::memory_order_relaxed);
+}
+std::size_t caught_from_this_program() noexcept {
+  return own_count.load(std::memory_order_relaxed);
+}
+std::vector<Calls> calls() {
+  std::vector<Calls> out;
+  for (const auto& tally : tallies) {
+    const auto count = tally.count.load(std::memory_order_relaxed);
+    if (count > 0) out.push_back({tally.name, count});
+  }
+  return out;
 }
 std::size_t wakes() noexcept {
   return wake_count.load(std::memory_order_relaxed);
@@ -113,17 +150,17 @@ using Words = long (*)(long, long, long, long, long, long);
 #define SELMCAST_INTERCEPT(function, least)                                             \
   extern "C" long caught_##function(long, long, long, long, long, long) asm(#function); \
   extern "C" long caught_##function(long a, long b, long c, long d, long e, long f) {   \
-    entered(#function, least);                                                          \
+    entered(__COUNTER__, #function, least, __builtin_return_address(0));                \
     static const auto next = reinterpret_cast<Words>(::dlsym(RTLD_NEXT, #function));    \
     return next(a, b, c, d, e, f);                                                      \
   }
 // dlsym() allocates: glibc's own names for these.
-#define SELMCAST_INTERCEPT_MEMORY(function)                                             \
-  extern "C" long __libc_##function(long, long, long, long, long, long);                \
-  extern "C" long caught_##function(long, long, long, long, long, long) asm(#function); \
-  extern "C" long caught_##function(long a, long b, long c, long d, long e, long f) {   \
-    entered(#function, Watch::memory_and_locks);                                        \
-    return __libc_##function(a, b, c, d, e, f);                                         \
+#define SELMCAST_INTERCEPT_MEMORY(function)                                                \
+  extern "C" long __libc_##function(long, long, long, long, long, long);                   \
+  extern "C" long caught_##function(long, long, long, long, long, long) asm(#function);    \
+  extern "C" long caught_##function(long a, long b, long c, long d, long e, long f) {      \
+    entered(__COUNTER__, #function, Watch::memory_and_locks, __builtin_return_address(0)); \
+    return __libc_##function(a, b, c, d, e, f);                                            \
   }
 
 SELMCAST_INTERCEPT_MEMORY(malloc)
@@ -179,14 +216,14 @@ SELMCAST_INTERCEPT(fputs, Watch::all)
 
 extern "C" long caught_poll(long, long, long, long, long, long) asm("poll");
 extern "C" long caught_poll(long a, long b, long c, long d, long e, long f) {
-  selmcast::intercept::entered_poll(static_cast<int>(c));
+  selmcast::intercept::entered_poll(static_cast<int>(c), __builtin_return_address(0));
   static const auto next = reinterpret_cast<Words>(::dlsym(RTLD_NEXT, "poll"));
   return next(a, b, c, d, e, f);
 }
 
 extern "C" long caught_syscall(long, long, long, long, long, long, long) asm("syscall");
 extern "C" long caught_syscall(long number, long a, long b, long c, long d, long e, long f) {
-  selmcast::intercept::entered_syscall(number, b);
+  selmcast::intercept::entered_syscall(number, b, __builtin_return_address(0));
   using Seven = long (*)(long, long, long, long, long, long, long);
   static const auto next = reinterpret_cast<Seven>(::dlsym(RTLD_NEXT, "syscall"));
   return next(number, a, b, c, d, e, f);

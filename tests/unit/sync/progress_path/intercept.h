@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace selmcast::intercept {
 
@@ -33,6 +34,14 @@ class Armed {
 std::size_t caught() noexcept;
 /// Name of the function, for i < caught(); at most 32 are kept.
 std::string name(std::size_t i);
+/// Those that came from the program's own code (selmcast is linked into it), not from a library.
+std::size_t caught_from_this_program() noexcept;
+struct Calls {
+  std::string name;
+  std::size_t count = 0;
+};
+/// How often each function was called.
+std::vector<Calls> calls();
 /// Names and backtraces, to standard error.
 void print() noexcept;
 void forget() noexcept;

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -112,6 +114,27 @@ TEST(Intercept, CatchesWhatIsPlantedAndNothingElse) {
       EXPECT_EQ(intercept::name(0), plant.name);
     }
   }
+}
+
+TEST(Intercept, TellsTheProgramsOwnCallsFromThoseOfLibraries) {
+  intercept::forget();
+  {
+    const Armed armed(Watch::memory_and_locks);
+    void* volatile memory = std::malloc(1);  // Or the compiler leaves both calls out.
+    std::free(memory);
+  }
+  EXPECT_EQ(intercept::caught_from_this_program(), 2U);
+  intercept::forget();
+  {
+    const Armed armed(Watch::memory_and_locks);
+    char* volatile copy = ::strdup("in the C library");
+    std::free(copy);
+  }
+  EXPECT_EQ(intercept::caught(), 2U);
+  EXPECT_EQ(intercept::caught_from_this_program(), 1U);
+  std::string names;
+  for (const auto& [name, count] : intercept::calls()) names += name + std::to_string(count) + " ";
+  EXPECT_EQ(names, "malloc1 free1 ");
 }
 
 TEST(Intercept, CountsWakingASleeperAndDoesNotWatchOtherThreads) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace selmcast::uring {
+namespace selmcast {
 
 /// Values in numbered places; an id is the place (low 16 bits) and the place's generation (high 16
 /// bits, never 0), which changes whenever the place is freed. An id of a freed value is thus not
@@ -38,6 +38,14 @@ class HandleTable {
     return places_[at].value ? &*places_[at].value : nullptr;
   }
 
+  /// Calls `use` with each value, which it may change.
+  template <class Use>
+  void for_each(Use&& use) {
+    for (Place& place : places_) {
+      if (place.value) use(*place.value);
+    }
+  }
+
   /// Takes the value out; nothing for an id that find() would not find. Does not allocate.
   std::optional<T> erase(std::uint32_t id) noexcept {
     if (find(id) == nullptr) return std::nullopt;
@@ -58,4 +66,4 @@ class HandleTable {
   std::vector<std::uint32_t> free_;
 };
 
-}  // namespace selmcast::uring
+}  // namespace selmcast

@@ -1,4 +1,5 @@
-// The backends of this host, several ranks in one process, as backends of the conformance suite.
+#include "tests/conformance/host_backend.h"
+
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -114,47 +115,48 @@ class HostHarness final : public Harness {
   std::vector<std::unique_ptr<Transport>> ranks;  // Null for the mortal one.
 };
 
-Result<std::unique_ptr<Harness>> open_ranks(const std::string& name, std::size_t count,
-                                            std::optional<Mortal> mortal) {
+Result<std::unique_ptr<Harness>> open_ranks(const std::string& name,
+                                            const std::vector<TransportConfig>& places,
+                                            std::size_t count, std::optional<Mortal> mortal) {
   static std::uint64_t jobs = 0;
-  TransportConfig config;
   // Tests run in parallel as processes of one host: each job needs a number of its own.
-  config.job = (static_cast<std::uint64_t>(::getpid()) << 16U) + ++jobs;
-  config.world = static_cast<std::uint32_t>(count);
-  config.interface = "lo";
-  config.groups_max = 16;
+  const std::uint64_t job = (static_cast<std::uint64_t>(::getpid()) << 16U) + ++jobs;
+  const auto place = [&](std::size_t rank) {
+    TransportConfig config = places[rank % places.size()];
+    config.job = job;
+    config.rank = static_cast<Rank>(rank);
+    config.world = static_cast<std::uint32_t>(count);
+    config.groups_max = 16;
+    return config;
+  };
   auto harness = std::make_unique<HostHarness>();
   harness->ranks.resize(count);
   if (mortal) {
-    config.rank = static_cast<Rank>(mortal->rank);
-    auto started = MortalProcess::start(name, config, *mortal);
+    auto started = MortalProcess::start(name, place(mortal->rank), *mortal);
     if (!started) return std::move(started).error();
     harness->mortal = std::move(started).value();
   }
   for (std::size_t r = 0; r < count; ++r) {
     if (mortal && mortal->rank == r) continue;
-    config.rank = static_cast<Rank>(r);
-    auto transport = open_transport(name, config);
+    auto transport = open_transport(name, place(r));
     if (!transport) return std::move(transport).error();
     harness->ranks[r] = std::move(transport).value();
   }
   return std::unique_ptr<Harness>(std::move(harness));
 }
 
-Backend host(const std::string& name, bool notices_death) {
+}  // namespace
+
+Backend host_backend(const std::string& name, bool notices_death,
+                     std::vector<TransportConfig> places) {
   Backend backend;
   backend.name = name;
   backend.notices_death = notices_death;
   backend.real_time = true;
-  backend.open = [name](std::size_t ranks, std::optional<Mortal> mortal) {
-    return open_ranks(name, ranks, mortal);
+  backend.open = [name, places](std::size_t ranks, std::optional<Mortal> mortal) {
+    return open_ranks(name, places, ranks, mortal);
   };
   return backend;
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, Conformance,
-                         testing::Values(host("shm", true), host("uring", false)),
-                         [](const auto& backend) { return backend.param.name; });
-
-}  // namespace
 }  // namespace selmcast::conformance

@@ -1,0 +1,372 @@
+#include "transport/verbs/verbs_transport.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/random.h"
+#include "transport/group_address.h"
+#include "transport/verbs/explain.h"
+#include "transport/verbs/verbs_backend.h"
+
+namespace selmcast::verbs {
+namespace {
+
+constexpr std::uint32_t kMtuLeast = 256;  // the smallest path MTU of InfiniBand
+
+// Beside a UD message on Ethernet: Ethernet 14, UDP 8, BTH 12, DETH 8, ICRC 4, and the IP header.
+constexpr std::uint32_t kRoceOverhead = 14 + 8 + 12 + 8 + 4;
+// On InfiniBand: LRH 8, GRH 40 (groups), BTH 12, DETH 8, ICRC 4, VCRC 2.
+constexpr std::uint32_t kInfinibandOverhead = 8 + 40 + 12 + 8 + 4 + 2;
+
+// As for IP multicast: switches learn of members from the kernel's reports.
+constexpr Duration kJoinSettle = std::chrono::milliseconds(100);
+
+// Memory that is posted but kept for control frames, which take a buffer each like any other.
+constexpr std::uint64_t kWindowShare = 3, kWindowOf = 4;
+
+std::uint32_t overhead(GidKind kind) noexcept {
+  switch (kind) {
+    case GidKind::rocev2_ipv4:
+      return kRoceOverhead + 20;
+    case GidKind::rocev2_ipv6:
+    case GidKind::rocev2_link_local:
+      return kRoceOverhead + 40;
+    case GidKind::infiniband:
+      break;
+  }
+  return kInfinibandOverhead;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> VerbsTransport::open(const TransportConfig& config) {
+  if (config.mtu != 0 && config.mtu < kMtuLeast) {
+    return bad_input("mtu " + std::to_string(config.mtu) + ": must be 0 (the path's) or at least " +
+                     std::to_string(kMtuLeast));
+  }
+  std::unique_ptr<VerbsTransport> out(new VerbsTransport(config.job));
+  if (auto state = out->open_rails(config); !state) return std::move(state).error();
+  out->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!out->wake_fd_) return failed(std::string("eventfd: ") + std::strerror(errno));
+  out->requests_.resize(kRequestDepth);
+  out->reads_.resize(ReadLinks::kReads);
+  out->stash_.resize(kBatch * out->rails_.size());
+  out->describe();
+  out->note_missing(config);
+  out->make_registrations(config);
+  std::vector<Rail*> rails;
+  for (const auto& rail : out->rails_) rails.push_back(rail.get());
+  VerbsTransport* const self = out.get();
+  auto events = AsyncEvents::start(std::move(rails), [self] { self->wake(); });
+  if (!events) return std::move(events).error();
+  out->events_ = std::move(events).value();
+  return std::unique_ptr<Transport>(std::move(out));
+}
+
+Result<void> VerbsTransport::open_rails(const TransportConfig& config) {
+  const std::string& all = config.interface;
+  for (std::size_t at = 0; at != std::string::npos;) {
+    const std::size_t plus = all.find('+', at);
+    const std::string name = all.substr(at, plus == std::string::npos ? plus : plus - at);
+    at = plus == std::string::npos ? plus : plus + 1;
+    if (name.empty() && !all.empty()) {
+      return bad_input("devices '" + all + "': a device's name is missing beside a '+'");
+    }
+    auto wish = parse_port_wish(name);
+    if (!wish) return std::move(wish).error();
+    if (rails_.size() == kRailsMax) {
+      return bad_input("devices '" + config.interface + "': a rank stripes over at most " +
+                       std::to_string(kRailsMax));
+    }
+    RailSettings settings;
+    settings.wish = *wish;
+    settings.job = config.job;
+    settings.mtu = config.mtu;
+    settings.send_depth = kRequestDepth * kRequestFrames;
+    // All slices of a request may lie in one of its frames.
+    settings.send_slices = kRequestSlices;
+    settings.buffers = kBuffers;
+    settings.shared_queue = config.shared_receive_queue;
+    // Over several rails no one can say which frame comes next on which.
+    if (config.landing && all.find('+') == std::string::npos) {
+      settings.landing_depth = kLandingDepth;
+      settings.landing_buffers = kLandingDepth * kLandingQueues;
+    }
+    // Devices' clocks have nothing to do with one another.
+    settings.timed = config.arrival_times && all.find('+') == std::string::npos;
+    auto rail = Rail::make(settings);
+    if (!rail) return std::move(rail).error();
+    const DevicePort& port = (*rail)->port();
+    for (const auto& other : rails_) {
+      if (other->port().device == port.device && other->port().port == port.port) {
+        return bad_input("devices '" + config.interface + "': " + port.device + " port " +
+                         std::to_string(port.port) + " is named twice");
+      }
+    }
+    rails_.push_back(std::move(rail).value());
+  }
+  return {};
+}
+
+void VerbsTransport::describe() {
+  std::uint32_t frame = ~std::uint32_t{0}, extra = 0, buffers = 0, slices = ~std::uint32_t{0};
+  for (const auto& rail : rails_) {
+    frame = std::min(frame, rail->frame_bytes());
+    extra = std::max(extra, overhead(rail->port().kind));
+    buffers += rail->shared_queue() ? kBuffers : RailSettings{}.own_depth;
+    slices = std::min(slices, rail->sends().slices_per_frame());
+  }
+  capabilities_.name = "verbs";
+  capabilities_.max_frame_bytes = frame;
+  capabilities_.max_request_bytes = kRequestFrames * frame;
+  capabilities_.max_request_slices = slices;
+  capabilities_.send_depth = kRequestDepth;
+  capabilities_.receive_buffers = kBuffers * static_cast<std::uint32_t>(rails_.size());
+  capabilities_.wire_overhead_bytes = extra;
+  capabilities_.receive_window_bytes = std::uint64_t{buffers} * frame * kWindowShare / kWindowOf;
+  capabilities_.join_settle = kJoinSettle;
+  capabilities_.replicates_in_network = true;
+  capabilities_.loses_frames = true;
+  capabilities_.reads = true;
+  capabilities_.landing_depth = rails_.size() == 1 ? rails_.front()->landing_depth() : 0;
+  capabilities_.arrival_times = rails_.front()->completions().timed();
+}
+
+void VerbsTransport::note_missing(const TransportConfig& config) {
+  const std::string where = rails_.front()->port().text();
+  if (config.arrival_times && !capabilities_.arrival_times) {
+    missing_.push_back("verbs: " +
+                       (rails_.size() > 1 ? "several devices have no clock in common"
+                                          : where + " does not stamp completions") +
+                       ": arrivals are timed by this process, when it sees them");
+  }
+  if (config.landing && rails_.size() == 1 && capabilities_.landing_depth == 0) {
+    const std::string& why = rails_.front()->no_landing();
+    missing_.push_back("frames are copied into place, not put there by the device: " + why);
+  }
+}
+
+void VerbsTransport::make_registrations(const TransportConfig& config) {
+  RegistrationCalls calls;
+  calls.add = [this](std::size_t rail, std::span<const std::byte> memory, int access) {
+    // Written by the device only where `access` says so, hence memory that the caller may write.
+    return ibv_reg_mr(rails_[rail]->pd(), const_cast<std::byte*>(memory.data()), memory.size(),
+                      access);
+  };
+  calls.remove = [](ibv_mr* region) { MemoryRegion(region).reset(); };
+  const IdleBounds bounds{config.idle_registration_bytes, config.idle_registrations};
+  std::shared_ptr<MemoryMonitor> monitor;
+  // Where a fork() takes pages away from registrations (Linux before 5.12, without ibv_fork_init())
+  // and no event tells, nothing may be kept.
+  if (bounds.bytes > 0 && bounds.entries > 0 && ibv_is_fork_initialized() != IBV_FORK_DISABLED) {
+    if (auto shared = MemoryMonitor::shared()) monitor = std::move(shared).value();
+  }
+  registrations_.emplace(std::move(calls), rails_.size(), bounds, std::move(monitor));
+}
+
+VerbsTransport::~VerbsTransport() = default;
+
+std::uint64_t VerbsTransport::rail_job(std::size_t rail) const noexcept {
+  // Rails may share a network: what a rank sends on one must not reach another's queue pair twice.
+  return rail == 0 ? job_ : mix_seed(job_ + rail);
+}
+
+PeerAddress VerbsTransport::address() const {
+  VerbsAddress out;
+  for (const auto& rail : rails_) out.rails[out.rail_count++] = rail->address();
+  return encode_address(out);
+}
+
+Result<Region> VerbsTransport::register_for(std::span<const std::byte> memory, int access) {
+  if (memory.data() == nullptr || memory.empty()) {
+    return bad_input("register_memory: the range is empty");
+  }
+  RegistrationCache::Refusal refusal;
+  auto lease = registrations_->take(memory, access, refusal);
+  if (!lease) {
+    return set_up_error("registering " + std::to_string(memory.size()) + " bytes",
+                        rails_[refusal.rail]->port().text(), refusal.error);
+  }
+  const RegistrationCache::Keys keys = lease->keys();
+  RegionEntry entry{memory, std::move(*lease), keys};
+  const auto id = regions_.insert(std::move(entry));
+  if (!id) return failed("register_memory: 65536 regions are registered already; release some");
+  return Region(this, *id);
+}
+
+RemoteMemory VerbsTransport::remote_memory(RegionId region, const std::byte* at) const noexcept {
+  RemoteMemory out;
+  const RegionEntry* const entry = regions_.find(region);
+  if (entry == nullptr) return out;
+  out.address = reinterpret_cast<std::uintptr_t>(at);
+  for (std::size_t r = 0; r < rails_.size(); ++r) out.keys[r] = entry->keys[r]->rkey;
+  return out;
+}
+
+Result<Endpoint> VerbsTransport::connect(const PeerAddress& peer) {
+  const auto address = decode_address(peer);
+  if (!address) return address.error();
+  if (address->rail_count != rails_.size()) {
+    return bad_input("connect: the peer has " + std::to_string(address->rail_count) +
+                     " devices and this rank " + std::to_string(rails_.size()) +
+                     "; give every rank as many");
+  }
+  Target target;
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    auto handle = rails_[r]->reach(address->rails[r]);
+    if (!handle) return std::move(handle).error();
+    target.handles[r] = std::move(handle).value();
+    target.qpn[r] = address->rails[r].frames_qpn;
+  }
+  const auto id = endpoints_.insert(std::move(target));
+  if (!id) return failed("connect: 65536 endpoints are open already; close some");
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    rails_[r]->reads().add(*id, address->rails[r], endpoints_.find(*id)->handles[r].get());
+  }
+  return Endpoint(this, *id);
+}
+
+Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool lands) {
+  if (group.index >= kGroupsPerJob) {
+    return bad_input("join: group " + std::to_string(group.index) + ": must be below " +
+                     std::to_string(kGroupsPerJob));
+  }
+  GroupMember member;
+  member.index = group.index;
+  member.as = as;
+  if (as == JoinAs::receiver) {
+    if (auto state = become_member(group.index, lands); !state) return std::move(state).error();
+  }
+  auto state = reach_group(group.index, member.target);
+  if (state) {
+    if (const auto id = members_.insert(std::move(member))) return Membership(this, *id);
+    for (std::size_t r = 0; r < rails_.size(); ++r) {
+      rails_[r]->groups().unroute(*group_ipv4(rail_job(r), group.index));
+    }
+    state = failed("join: 65536 memberships are held already; leave some");
+  }
+  if (as == JoinAs::receiver) leave(group.index);
+  return std::move(state).error();
+}
+
+Result<void> VerbsTransport::reach_group(std::uint32_t index, Target& target) {
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    GroupJoin& groups = rails_[r]->groups();
+    const std::uint32_t ipv4 = *group_ipv4(rail_job(r), index);
+    const auto route = groups.route(ipv4);
+    auto handle = route ? rails_[r]->reach(*route) : Result<AddressHandle>(route.error());
+    if (handle) {
+      target.handles[r] = std::move(handle).value();
+      target.qpn[r] = kMulticastQueuePair;
+      continue;
+    }
+    if (route) groups.unroute(ipv4);
+    while (r-- > 0) rails_[r]->groups().unroute(*group_ipv4(rail_job(r), index));
+    return std::move(handle).error();
+  }
+  return {};
+}
+
+Result<void> VerbsTransport::become_member(std::uint32_t index, bool lands) {
+  if (const auto known = joined_.find(index); known != joined_.end()) {
+    ++known->second;
+    return {};
+  }
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    auto state = rails_[r]->add_group(*group_ipv4(rail_job(r), index), lands);
+    if (state) continue;
+    while (r-- > 0) rails_[r]->remove_group(*group_ipv4(rail_job(r), index));
+    return state;
+  }
+  joined_.emplace(index, 1);
+  return {};
+}
+
+void VerbsTransport::leave(std::uint32_t index) noexcept {
+  const auto known = joined_.find(index);
+  if (known == joined_.end() || --known->second != 0) return;
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    rails_[r]->remove_group(*group_ipv4(rail_job(r), index));
+  }
+  joined_.erase(known);
+}
+
+void VerbsTransport::release(detail::HandleKind kind, std::uint32_t id) noexcept {
+  switch (kind) {
+    case detail::HandleKind::region:
+      regions_.erase(id);
+      return;
+    case detail::HandleKind::endpoint:
+      for (const auto& rail : rails_) rail->reads().remove(id);
+      if (auto target = endpoints_.erase(id)) retire(std::move(*target));
+      return;
+    case detail::HandleKind::membership:
+      auto member = members_.erase(id);
+      if (!member) return;
+      for (std::size_t r = 0; r < rails_.size(); ++r) {
+        rails_[r]->groups().unroute(*group_ipv4(rail_job(r), member->index));
+      }
+      if (member->as == JoinAs::receiver) leave(member->index);
+      retire(std::move(member->target));
+      return;
+  }
+}
+
+void VerbsTransport::retire(Target target) noexcept {
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    target.last_frame[r] = rails_[r]->sends().added();
+    target.last_message[r] = rails_[r]->reads().messages_sent();
+  }
+  retired_.push_back(std::move(target));
+}
+
+std::string VerbsTransport::last_error() const {
+  for (const auto& rail : rails_) {
+    if (rail->gone.load(std::memory_order_acquire)) {
+      return "verbs: " + rail->port().text() +
+             ": the device is broken or was removed; see dmesg and `rdma link`";
+    }
+  }
+  for (const auto& rail : rails_) {
+    if (!rail->identity().same()) return rail->identity().text(rail->port());
+  }
+  if (failure_.during == Failure::During::none) {
+    for (const auto& rail : rails_) {
+      if (auto text = rail->groups().last_error(); !text.empty()) return text;
+    }
+    for (const auto& rail : rails_) {
+      if (auto text = rail->reads().last_error(); !text.empty()) return text;
+    }
+    return {};
+  }
+  const std::string where =
+      rails_[failure_.rail]->port().text() + " (queue pair " + std::to_string(failure_.qpn) + ")";
+  switch (failure_.during) {
+    case Failure::During::send:
+    case Failure::During::receive:
+      return "verbs: " + where +
+             (failure_.during == Failure::During::send ? ": a send failed: "
+                                                       : ": a receive failed: ") +
+             explain_status(static_cast<ibv_wc_status>(failure_.error));
+    case Failure::During::post:
+      return set_up_error("posting to a queue pair", where, failure_.error).message;
+    case Failure::During::regroup:
+      return set_up_error("following a group to its new route", where, failure_.error).message;
+    default:
+      return set_up_error("bringing a queue pair back", where, failure_.error).message;
+  }
+}
+
+}  // namespace selmcast::verbs
+
+namespace selmcast {
+
+Result<std::unique_ptr<Transport>> open_verbs(const TransportConfig& config) {
+  return verbs::VerbsTransport::open(config);
+}
+
+}  // namespace selmcast
