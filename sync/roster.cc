@@ -26,6 +26,8 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+constexpr std::size_t kVerdictMax = 1024;
+
 Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
                         const std::string& ours, Rank self) {
   if (theirs == ours) return {};
@@ -129,6 +131,53 @@ Result<void> agree_on_layers(Rendezvous& store, std::span<const std::size_t> siz
                      "; all ranks must use the same model");
   }
   return {};
+}
+
+Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration timeout) {
+  const std::string verdict = "start";  // Empty: all go on. Else why nobody does.
+  const auto decide = [&](const std::string& why) {
+    return store.create(verdict, std::as_bytes(std::span(why)));
+  };
+  if (!own) {
+    const std::string why = rank_name(store.rank()) + " could not start: " + own.error().message;
+    if (auto ok = decide(why.substr(0, kVerdictMax)); !ok) return ok;
+    return own;
+  }
+  const auto key = [](Rank rank) { return "set-up/" + std::to_string(rank); };
+  if (auto ok = store.put(key(store.rank()), {}); !ok) return ok;
+  const SteadyClock clock;
+  const TimePoint deadline = clock.now() + timeout;
+  // One more timeout for the store to give back what was decided at the deadline.
+  bool decided = false;
+  while (true) {
+    if (const auto word = store.try_get(verdict)) {
+      if (word->empty()) return {};
+      return failed(rank_name(store.rank()) + " does not start: " + text_of(*word));
+    }
+    std::string why;
+    bool all = true;
+    for (Rank rank = 0; rank < store.world() && why.empty(); ++rank) {
+      if (store.try_get(key(rank))) continue;
+      all = false;
+      if (store.lost(rank)) {
+        why = rank_name(rank) + " was lost while the job started";
+      } else if (clock.now() >= deadline) {
+        why = rank_name(rank) + " did not finish its set-up in time";
+      }
+    }
+    if (!decided && (all || !why.empty())) {
+      if (auto ok = decide(why); !ok) return ok;
+      decided = true;
+    }
+    if (clock.now() - deadline >= timeout) {
+      return failed(rank_name(store.rank()) + " waiting for all ranks to start: the job's store " +
+                    "does not answer; the process that hosts it (rank 0, or the launcher) hangs");
+    }
+    if (auto changed = store.update(std::chrono::milliseconds(20)); !changed) {
+      return failed(rank_name(store.rank()) +
+                    " waiting for all ranks to start: " + changed.error().message);
+    }
+  }
 }
 
 std::uint64_t host_identity() {

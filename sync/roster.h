@@ -37,6 +37,12 @@ Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration time
 Result<void> agree_on_layers(Rendezvous& store, std::span<const std::size_t> sizes,
                              Duration timeout);
 
+/// All start or none: ranks that meet here with `own` good go on together; when one brings an
+/// error, is lost before, or takes longer than `timeout`, every rank gets an error that names it.
+/// One key decides, the first that anybody wrote, so that no two ranks differ. Without this a rank
+/// that dies while the others set up lets some fail and the rest go on without them.
+Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration timeout);
+
 /// Identifies this host and network namespace.
 std::uint64_t host_identity();
 

@@ -17,6 +17,8 @@ namespace {
 
 // How long the driver sleeps at most when nothing is due; wake() and arriving frames end it early.
 constexpr Duration kIdleSleep = std::chrono::milliseconds(20);
+/// Setting up takes memory and device time that rounds do not.
+constexpr int kStartTimeouts = 3;
 
 /// The engine's rounds as the stepper sees them.
 class EngineRounds final : public Rounds {
@@ -84,6 +86,8 @@ class JoinedWorker final : public Worker {
 
  private:
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
+  EngineConfig engine_config(std::span<const std::size_t> layers) const;
+  Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
   void shut_down(bool goodbye);
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
@@ -138,17 +142,7 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
   return add(gradients, sizes);
 }
 
-Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
-  SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
-  if (parameters.empty()) return bad_input("the parameter set is empty");
-  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
-  if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
-  std::uint32_t frame = transport_->capabilities().max_frame_bytes;
-  std::vector<PeerAddress> peers;
-  for (const auto& entry : roster_) {
-    frame = std::min(frame, entry.max_frame_bytes);
-    peers.push_back(entry.address);
-  }
+EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) const {
   EngineConfig config;
   config.job = static_cast<std::uint32_t>(job_);
   config.self = config_.rank;
@@ -167,8 +161,16 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   config.timeout = config_.timeout;
   config.loss = config_.loss;
   config.seed = config_.seed;
-  config.frame_bytes = frame;
-  engine_ = std::make_unique<Engine>(*transport_, config);
+  config.frame_bytes = transport_->capabilities().max_frame_bytes;
+  for (const auto& entry : roster_) {
+    config.frame_bytes = std::min(config.frame_bytes, entry.max_frame_bytes);
+  }
+  return config;
+}
+
+Result<void> JoinedWorker::set_up(std::span<float> parameters,
+                                  std::span<const std::size_t> layers) {
+  engine_ = std::make_unique<Engine>(*transport_, engine_config(layers));
   rounds_.emplace(*engine_);
   try {
     stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank, config_.world);
@@ -181,7 +183,19 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   }
   engine_->set_keyed(stepper_->keyed());
   engine_->set_table(stepper_->table());
-  if (auto ok = engine_->set_up(peers, stepper_->stream()); !ok) return ok;
+  std::vector<PeerAddress> peers;
+  for (const auto& entry : roster_) peers.push_back(entry.address);
+  return engine_->set_up(peers, stepper_->stream());
+}
+
+Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
+  SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
+  if (parameters.empty()) return bad_input("the parameter set is empty");
+  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
+  if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
+  auto started =
+      agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);
+  if (!started) return started;
   driver_ = std::thread([this] { drive(); });
   control_ = std::make_unique<ControlThread>(
       std::move(store_), *engine_,
@@ -190,11 +204,11 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
       [](Rendezvous&, const ViewAgent& agent) {
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
       },
-      3 * config_.timeout, "for the first view of the job");
+      kStartTimeouts * config_.timeout, "for the first view of the job");
   if (!ready) return ready;
   // Switches learn of new members with a delay; frames sent before would be lost or flooded.
   std::this_thread::sleep_for(transport_->capabilities().join_settle);
-  return barrier("ready", {}, "for all ranks to be ready", 3 * config_.timeout);
+  return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
 }
 
 void JoinedWorker::drive() {
