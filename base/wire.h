@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -72,6 +73,11 @@ class WireWriter {
  private:
   Bytes out_;
 };
+
+/// The characters that the bytes are, whatever they may be: check before they are shown.
+inline std::string text_in(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// Reads what WireWriter wrote, from hostile bytes: past the end every read fails and keeps
 /// failing.

@@ -123,7 +123,7 @@ Result<void> probe(const ProbeCommand& command) {
   const auto found = outcome->results.find("0/links");
   if (outcome->exit_status != 0) return error_of(*outcome);
   if (found == outcome->results.end()) return failed("rank 0 published no result of the probe");
-  const std::string text(reinterpret_cast<const char*>(found->second.data()), found->second.size());
+  const std::string text = text_in(found->second);
   auto links = nlohmann::ordered_json::parse(text);
   if (json->human() != nullptr && file->human() != nullptr) print_table(links, o.transport);
   if (auto ok = file->write(links); !ok) return ok;

@@ -37,7 +37,6 @@ endif()
 target_link_libraries(selmcast_options INTERFACE Threads::Threads)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
-option(SELMCAST_PRECOMPILE "Compile the standard library's headers once for a floor" ON)
 option(SELMCAST_UNITY "Compile several sources at once where their headers take longer than they do" ON)
 
 # selmcast_heavy_headers(<target> <headers>...): for a target whose sources are small beside what they
@@ -45,8 +44,7 @@ option(SELMCAST_UNITY "Compile several sources at once where their headers take 
 # time matters more: for editing (preset dev) and for tools that read the compile commands.
 function(selmcast_heavy_headers target)
   if(SELMCAST_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7
-      DISABLE_PRECOMPILE_HEADERS ON)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   else()
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
@@ -59,13 +57,11 @@ function(selmcast_floor name)
   if(sources)
     add_library(selmcast_${name} STATIC ${sources} ${headers})
     target_link_libraries(selmcast_${name} PUBLIC selmcast_options ${ARGN})
-    # Of a small source the standard library's headers take as long as all the rest. Without them each
-    # source shows that it includes what it uses.
+    # Of a small source the headers take as long as all the rest. (Preset dev compiles each alone and so
+    # shows that it includes what it uses.)
     list(LENGTH sources count)
-    if(SELMCAST_PRECOMPILE AND count GREATER 10)
-      target_precompile_headers(selmcast_${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath>
-        <cstring> <functional> <map> <memory> <numeric> <optional> <span> <string> <string_view>
-        <thread> <utility> <vector>)
+    if(SELMCAST_UNITY AND count GREATER 10)
+      set_target_properties(selmcast_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     endif()
   else()
     add_library(selmcast_${name} INTERFACE)

@@ -14,11 +14,12 @@ Result<void> check_stages(const Words& words, const Policy& policy) {
                         is(Axis::codec, "split"), is(Axis::order, "class")};
   const auto given = std::count(std::begin(parts), std::end(parts), true);
   if (given != 0 && given != std::ssize(parts)) {
-    constexpr std::string_view kNames[] = {"pace=stages", "mix=lgp", "codec=split", "order=class"};
+    constexpr std::string_view kTogether[] = {"pace=stages", "mix=lgp", "codec=split",
+                                              "order=class"};
     const auto missing = std::find(std::begin(parts), std::end(parts), false) - std::begin(parts);
     return bad_input(
         "policy: pace=stages, mix=lgp, codec=split and order=class only work together, and " +
-        std::string(kNames[missing]) +
+        std::string(kTogether[missing]) +
         " is missing; write the name osp2 without other words of these axes, or none of the four");
   }
   if (given != 0 && policy.select != SelectKind::all) {

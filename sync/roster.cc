@@ -22,10 +22,6 @@ std::optional<std::uint64_t> number_in(const Bytes& bytes) {
   return in.finished() ? value : std::nullopt;
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 constexpr std::size_t kVerdictMax = 1024;
 
 Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
@@ -57,8 +53,8 @@ Result<RosterEntry> parse_roster_entry(std::span<const std::byte> bytes) {
   if (!address || !in.finished() || address->size() > entry.address.bytes.size()) {
     return bad_input("malformed roster entry");
   }
-  entry.transport = text_of(*transport);
-  entry.policy = text_of(*policy);
+  entry.transport = text_in(*transport);
+  entry.policy = text_in(*policy);
   entry.host = *host;
   entry.max_frame_bytes = *frame;
   entry.address.size = static_cast<std::uint32_t>(address->size());
@@ -152,7 +148,7 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
   while (true) {
     if (const auto word = store.try_get(verdict)) {
       if (word->empty()) return {};
-      return failed(rank_name(store.rank()) + " does not start: " + text_of(*word));
+      return failed(rank_name(store.rank()) + " does not start: " + text_in(*word));
     }
     std::string why;
     bool all = true;

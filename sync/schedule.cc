@@ -37,29 +37,29 @@ struct Rearrangement {
 /// the next, until one has a slot free. Only pairs that the cycle serves more than once are given
 /// up.
 bool take_over(Rearrangement& r, std::span<const std::uint32_t> slots, std::uint32_t start) {
-  constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+  constexpr std::uint32_t kNobody = 0xFFFFFFFFU;
   const auto n = static_cast<std::uint32_t>(slots.size());
-  std::vector<std::uint32_t> taker(n, kNone), given_up(n, kNone), queue{start};
-  auto end = kNone;
-  for (std::size_t q = 0; q < queue.size() && end == kNone; ++q) {
-    for (std::uint32_t j = 0; j < n && end == kNone; ++j) {
-      if (j == queue[q] || slots[j] == 0 || taker[j] != kNone || r.has(queue[q], j)) continue;
+  std::vector<std::uint32_t> taker(n, kNobody), given_up(n, kNobody), queue{start};
+  auto end = kNobody;
+  for (std::size_t q = 0; q < queue.size() && end == kNobody; ++q) {
+    for (std::uint32_t j = 0; j < n && end == kNobody; ++j) {
+      if (j == queue[q] || slots[j] == 0 || taker[j] != kNobody || r.has(queue[q], j)) continue;
       taker[j] = queue[q];
       if (r.load[j] < slots[j]) end = j;
-      for (std::uint32_t i = 0; i < n && end == kNone; ++i) {
-        if (i == start || given_up[i] != kNone || !r.has(i, j) || r.times_of(i, j) < 2) continue;
+      for (std::uint32_t i = 0; i < n && end == kNobody; ++i) {
+        if (i == start || given_up[i] != kNobody || !r.has(i, j) || r.times_of(i, j) < 2) continue;
         given_up[i] = j;
         queue.push_back(i);
       }
     }
   }
-  if (end == kNone) return false;
+  if (end == kNobody) return false;
   ++r.load[end];
-  while (end != kNone) {
+  while (end != kNobody) {
     const auto i = taker[end];
     r.add(i, end);
-    end = i == start ? kNone : given_up[i];
-    if (end != kNone) r.remove(i, end);
+    end = i == start ? kNobody : given_up[i];
+    if (end != kNobody) r.remove(i, end);
   }
   return true;
 }

@@ -1,11 +1,11 @@
 #include "sync/view.h"
 
+#include "sync/select/rate.h"
+
 namespace selmcast {
 namespace {
 
 constexpr std::uint32_t kViewTag = 0x31564D53;  // "SMV1" in memory order: layout 1 of a view.
-constexpr std::uint32_t kMaxMembers = 65'535;
-constexpr Kbps kRateLimit = Kbps{1} << 53U;
 constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + 2 * sizeof(std::uint64_t);
 
 }  // namespace

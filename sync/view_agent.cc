@@ -17,10 +17,6 @@ std::optional<std::uint32_t> number_in(const std::optional<Bytes>& bytes) {
   return in.finished() ? value : std::nullopt;
 }
 
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::string suspect_key(Rank by, Rank of) {
   return "suspect/" + std::to_string(by) + "/" + std::to_string(of);
 }
@@ -71,7 +67,7 @@ Result<void> ViewAgent::notice_losses() {
       return failed(name() + ": the published eviction is malformed");
     }
     if (*rank == store_.rank()) {
-      return failed(name() + " was evicted from the job: " + text_of({why->begin(), why->end()}));
+      return failed(name() + " was evicted from the job: " + text_in(*why));
     }
     lose(*rank);
   }
@@ -131,7 +127,7 @@ Result<void> ViewAgent::evict_suspects(TimePoint now) {
       if (gone_[of] != 0 || gone_[by] != 0) continue;
       const auto text = store_.try_get(suspect_key(by, of));
       if (!text) continue;
-      if (votes++ == 0) first = "rank " + std::to_string(by) + " says it " + text_of(*text);
+      if (votes++ == 0) first = "rank " + std::to_string(by) + " says it " + text_in(*text);
     }
     if (votes > 0 && votes >= most && of != store_.rank()) {
       worst = of;

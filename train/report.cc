@@ -30,10 +30,7 @@ class Fields {
     return reader_.get<T>().value_or(T{0});
   }
   double real() { return std::bit_cast<double>(integer<std::uint64_t>()); }
-  std::string text() {
-    const auto bytes = reader_.get_bytes().value_or(std::span<const std::byte>{});
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
+  std::string text() { return text_in(reader_.get_bytes().value_or(std::span<const std::byte>{})); }
   /// `bytes_each` is the least a value takes, so that a lying count reserves nothing.
   template <class T, class Get>
   std::vector<T> list(std::size_t bytes_each, Get get) {

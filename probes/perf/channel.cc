@@ -33,8 +33,7 @@ StoreAddress tcp(std::string host, std::uint16_t port) {
 }  // namespace
 
 std::string Message::text() const {
-  return std::string(reinterpret_cast<const char*>(payload.data()),
-                     std::min(payload.size(), kTextMost));
+  return text_in(std::span(payload).first(std::min(payload.size(), kTextMost)));
 }
 
 Result<Channel> Channel::accept_one(std::uint16_t port, Duration timeout) {

@@ -141,9 +141,7 @@ Result<Report> decode_report(std::span<const std::byte> bytes) {
     const auto by = in.get<std::uint64_t>();
     if (!name || !by) return malformed("it is cut short");
     if (name->size() > kNameMost) return malformed("a counter's name is too long");
-    out.moved.push_back(
-        {.name = std::string(reinterpret_cast<const char*>(name->data()), name->size()),
-         .by = *by});
+    out.moved.push_back({.name = text_in(*name), .by = *by});
   }
   if (!in.finished()) return malformed("bytes are left over");
   return out;

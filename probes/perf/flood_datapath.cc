@@ -10,8 +10,8 @@ namespace {
 constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 constexpr unsigned kLaneShift = 48;  // Of the 56 bits that the tag leaves.
 constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kLaneShift) - 1;
-constexpr int kReaped = 16;
-constexpr std::uint32_t kClockEvery = 64;  // Turns of the loop that did nothing, or messages.
+constexpr int kFloodReaped = 16;
+constexpr std::uint32_t kFloodClockEvery = 64;  // Turns of the loop that did nothing, or messages.
 
 }  // namespace
 
@@ -61,7 +61,7 @@ bool Flood::post(std::size_t at) noexcept {
 }
 
 int Flood::reap() noexcept {
-  return perf::reap<kReaped>(cq_, fault_, [this](const ibv_wc& completion) {
+  return perf::reap<kFloodReaped>(cq_, fault_, [this](const ibv_wc& completion) {
     const std::uint64_t id = verbs::number_of(completion.wr_id);
     lanes_[id >> kLaneShift].completed = id & kCountMask;
     return true;
@@ -77,7 +77,7 @@ Slice Flood::run(TimePoint until) noexcept {
         if (!post(q)) return Slice::broken;
         busy = true;
         // A device without a queue of its own sends here and now: time passes.
-        if ((steps += list_) >= kClockEvery) break;
+        if ((steps += list_) >= kFloodClockEvery) break;
       }
       open = open || lane.completed != lane.limit;
     }
@@ -85,7 +85,7 @@ Slice Flood::run(TimePoint until) noexcept {
     const int count = reap();
     if (count < 0) return Slice::broken;
     if (events_ && count == 0 && !busy) return Slice::idle;
-    if (steps < kClockEvery) continue;
+    if (steps < kFloodClockEvery) continue;
     steps = 0;
     if (clock_.now() >= until) return Slice::over;
   }

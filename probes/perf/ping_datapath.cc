@@ -12,8 +12,8 @@
 namespace selmcast::perf {
 namespace {
 
-constexpr int kReaped = 8;
-constexpr std::uint32_t kClockEvery = 256;  // Turns of the loop.
+constexpr int kPingReaped = 8;
+constexpr std::uint32_t kPingClockEvery = 256;  // Turns of the loop.
 constexpr std::uint32_t kLookEvery = 1024;  // Looks at memory before one at the completion queue.
 
 /// Never that of the ping before or after, never that of fresh memory.
@@ -64,7 +64,7 @@ bool Ping::post() noexcept {
 }
 
 int Ping::reap() noexcept {
-  return perf::reap<kReaped>(cq_, fault_, [this](const ibv_wc& completion) {
+  return perf::reap<kPingReaped>(cq_, fault_, [this](const ibv_wc& completion) {
     const std::uint64_t number = verbs::number_of(completion.wr_id);
     if (verbs::work_of(completion.wr_id) == verbs::Work::send) {
       completed_ = number;
@@ -126,7 +126,7 @@ Slice Ping::run(TimePoint until) noexcept {
       continue;
     }
     const bool idle = events_ && count == 0;
-    if (!idle && turn % kClockEvery != 0) continue;
+    if (!idle && turn % kPingClockEvery != 0) continue;
     const TimePoint now = clock_.now();
     if (client_ && datagrams_ && waiting_ && now - began_ > kLostAfter) {
       ++lost_;

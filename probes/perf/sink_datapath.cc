@@ -9,9 +9,9 @@
 namespace selmcast::perf {
 namespace {
 
-constexpr int kReaped = 32;
-constexpr std::uint32_t kGivenBack = 16;   // Receives behind one doorbell.
-constexpr std::uint32_t kClockEvery = 64;  // Turns of the loop.
+constexpr int kSinkReaped = 32;
+constexpr std::uint32_t kGivenBack = 16;       // Receives behind one doorbell.
+constexpr std::uint32_t kSinkClockEvery = 64;  // Turns of the loop.
 constexpr std::uint32_t kSample = 64, kEdge = 8;
 constexpr std::uint32_t kNumberMask = 0xFFFFFF;
 
@@ -113,9 +113,9 @@ void Sink::note_time() noexcept {
 }
 
 Slice Sink::run(TimePoint until) noexcept {
-  std::array<ibv_wc, kReaped> completions;
+  std::array<ibv_wc, kSinkReaped> completions;
   for (std::uint32_t turn = 1;; ++turn) {
-    const int count = ibv_poll_cq(rig_.cq.get(), kReaped, completions.data());
+    const int count = ibv_poll_cq(rig_.cq.get(), kSinkReaped, completions.data());
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
       if (completion.status != IBV_WC_SUCCESS) {
@@ -131,7 +131,7 @@ Slice Sink::run(TimePoint until) noexcept {
     if (count <= 0 || seen_.received >= goal_) note_time();
     if (seen_.received >= goal_) return Slice::finished;
     if (events_ && count == 0) return Slice::idle;
-    if (turn % kClockEvery == 0 && clock_.now() >= until) return Slice::over;
+    if (turn % kSinkClockEvery == 0 && clock_.now() >= until) return Slice::over;
   }
 }
 

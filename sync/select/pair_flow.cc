@@ -8,7 +8,7 @@
 namespace selmcast {
 namespace {
 
-constexpr std::uint32_t kNone = 0xFFFFFFFFU;
+constexpr std::uint32_t kNoNode = 0xFFFFFFFFU;
 
 /// Shortest augmenting paths from one sender to a receiver with a free slot, with potentials that
 /// keep all reduced costs non-negative. Nodes: senders 0..n-1, receivers n..2n-1, the sink 2n.
@@ -28,13 +28,14 @@ class ShortestPaths {
     std::fill(done_.begin(), done_.end(), false);
     distance_[source] = 0;
     while (!done_[sink()]) {
-      auto node = kNone;
+      auto node = kNoNode;
       for (std::uint32_t v = 0; v <= sink(); ++v) {
-        if (!done_[v] && distance_[v] < kFar && (node == kNone || distance_[v] < distance_[node])) {
+        if (!done_[v] && distance_[v] < kFar &&
+            (node == kNoNode || distance_[v] < distance_[node])) {
           node = v;
         }
       }
-      if (node == kNone) return false;
+      if (node == kNoNode) return false;
       done_[node] = true;
       arcs(node, [&](std::uint32_t to, std::int64_t cost) {
         const auto through = distance_[node] + cost + potential_[node] - potential_[to];
@@ -118,14 +119,14 @@ bool PairFlow::fill(const std::vector<std::uint32_t>& demand,
 }
 
 bool PairFlow::raise(std::uint32_t sender, std::vector<bool>& tight) {
-  std::vector<std::uint32_t> reached_from(n_, kNone), handed_on(n_, kNone), queue{sender};
+  std::vector<std::uint32_t> reached_from(n_, kNoNode), handed_on(n_, kNoNode), queue{sender};
   std::vector<bool> seen(n_);
   seen[sender] = true;
-  auto end = kNone;
-  for (std::size_t q = 0; q < queue.size() && end == kNone; ++q) {
+  auto end = kNoNode;
+  for (std::size_t q = 0; q < queue.size() && end == kNoNode; ++q) {
     const auto i = queue[q];
     for (std::uint32_t j = 0; j < n_; ++j) {
-      if (reached_from[j] != kNone || at(i, j) != Pair::unused) continue;
+      if (reached_from[j] != kNoNode || at(i, j) != Pair::unused) continue;
       reached_from[j] = i;
       if (free_[j] > 0) {
         end = j;
@@ -139,17 +140,17 @@ bool PairFlow::raise(std::uint32_t sender, std::vector<bool>& tight) {
       }
     }
   }
-  if (end == kNone) {
+  if (end == kNoNode) {
     for (const auto i : queue) tight[i] = true;
     return false;
   }
   --free_[end];
   ++degree_[sender];
-  while (end != kNone) {
+  while (end != kNoNode) {
     const auto i = reached_from[end];
     at(i, end) = Pair::used;
     end = handed_on[i];
-    if (end != kNone) at(i, end) = Pair::unused;
+    if (end != kNoNode) at(i, end) = Pair::unused;
   }
   return true;
 }

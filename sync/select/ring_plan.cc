@@ -12,7 +12,7 @@ namespace {
 using slot_kernels::kSlotPadding;
 using slot_kernels::padded;
 
-constexpr auto kNone = PatchMatching::kNone;
+constexpr auto kNoPatch = PatchMatching::kNone;
 
 std::vector<Kbps> exact_rates(const double* rates, std::uint32_t n) {
   std::vector<Kbps> out(n);
@@ -269,8 +269,8 @@ RingRound RingPlan::round_at(std::uint32_t member, std::uint32_t shift, RingWork
     const auto z = match_patches(shift, false, work);
     const auto self = work.self_.begin();
     const auto q = static_cast<std::uint32_t>(std::lower_bound(self, self + z, member) - self);
-    if (const auto g = work.matching_.receiver_of(q); g != kNone) out.patch = work.self_[g];
-    if (const auto s = work.matching_.sender_of(q); s != kNone) {
+    if (const auto g = work.matching_.receiver_of(q); g != kNoPatch) out.patch = work.self_[g];
+    if (const auto s = work.matching_.sender_of(q); s != kNoPatch) {
       auto* const at = std::lower_bound(senders, senders + heard, work.self_[s]);
       std::copy_backward(at, senders + heard, senders + heard + 1);
       *at = work.self_[s];
@@ -295,7 +295,7 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> RingPlan::patches_at(std::u
   std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
   for (std::uint32_t q = 0; q < z; ++q) {
     const auto g = work.matching_.receiver_of(q);
-    if (g != kNone) out.emplace_back(work.self_[q], work.self_[g]);
+    if (g != kNoPatch) out.emplace_back(work.self_[q], work.self_[g]);
   }
   return out;
 }

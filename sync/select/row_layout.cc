@@ -211,29 +211,29 @@ class Editor {
   /// A member for a row by a chain of moves, breadth first, each column once: its last row has a
   /// member to spare, or gets one from a column with a free slot.
   bool take_spare(std::uint32_t start) {
-    constexpr auto kNone = 0xFFFFFFFFU;
+    constexpr auto kNowhere = 0xFFFFFFFFU;
     const auto n = layout_.size();
     struct Step {
-      std::uint32_t column = kNone, to = kNone;
+      std::uint32_t column = kNowhere, to = kNowhere;
     };
     std::vector<Step> step(n);  // How a member could leave each row.
     std::vector<bool> used(columns());
     std::vector<std::uint32_t> queue{start};
-    auto spare = kNone;
-    for (std::size_t at = 0; at < queue.size() && spare == kNone; ++at) {
+    auto spare = kNowhere;
+    for (std::size_t at = 0; at < queue.size() && spare == kNowhere; ++at) {
       const auto to = queue[at];
-      for (std::uint32_t j = 0; j < columns() && spare == kNone; ++j) {
+      for (std::uint32_t j = 0; j < columns() && spare == kNowhere; ++j) {
         if (used[j] || demand_.slots[j] == 0 || layout_.hears(j, to)) continue;
         used[j] = true;
         each_loose(j, [&](std::uint32_t from) {
-          if (spare != kNone || from == start || step[from].column != kNone) return;
+          if (spare != kNowhere || from == start || step[from].column != kNowhere) return;
           step[from] = {j, to};
           queue.push_back(from);
           if (members_[from] > demand_.p || can_be_filled(from, used)) spare = from;
         });
       }
     }
-    if (spare == kNone) return false;
+    if (spare == kNowhere) return false;
     const bool fill = members_[spare] <= demand_.p;
     for (auto from = spare; from != start; from = step[from].to) {
       move(step[from].column, from, step[from].to);

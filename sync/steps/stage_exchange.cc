@@ -5,7 +5,7 @@
 namespace selmcast {
 namespace {
 
-constexpr std::uint32_t kEarlyWord = 0, kFingerprintWord = 1, kLevelWord = 2;
+constexpr std::uint32_t kEarlyWord = 0, kBlocksWord = 1, kLevelWord = 2;
 // Half of the least that one rank out of 65 535 can change a mean by.
 constexpr float kAny = 0.5F / 65'536.0F;
 
@@ -45,7 +45,7 @@ void StageExchange::depart_first() {
   blocks_.choose(agreed_, change_, share());
   important_ = blocks_.important();
   stream_[kEarlyWord] = early_ ? 1.0F : 0.0F;
-  stream_[kFingerprintWord] = static_cast<float>(blocks_.fingerprint());
+  stream_[kBlocksWord] = static_cast<float>(blocks_.fingerprint());
   stream_[kLevelWord] = static_cast<float>(next_level_);
   blocks_.for_each(true, [this](std::size_t first, std::size_t count, std::size_t at) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -55,7 +55,7 @@ void StageExchange::depart_first() {
 }
 
 bool StageExchange::arrive_first() {
-  if (stream_[kFingerprintWord] != static_cast<float>(blocks_.fingerprint())) {
+  if (stream_[kBlocksWord] != static_cast<float>(blocks_.fingerprint())) {
     ++mismatches_;
     return false;
   }

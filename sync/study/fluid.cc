@@ -8,8 +8,6 @@
 namespace selmcast {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
 /// Card 2r sends for rank r, card 2r+1 receives for it.
 template <class Visit>
 void for_each_card(const Stream& stream, const Visit& visit) {

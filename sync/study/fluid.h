@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/units.h"
 
 namespace selmcast {
+
+/// No limit: of a rate, or of the time until something happens.
+inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// One copy that leaves the sender and reaches all its receivers at one rate, which is therefore
 /// that of the slowest of them (network-layer multicast). Unicast is a stream per receiver.

@@ -13,7 +13,6 @@
 namespace selmcast {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kJitterMs = 100.0;
 constexpr double kHair = 1e-6;  ///< Milliseconds and bits below this are rounding errors.
 

@@ -26,15 +26,15 @@ constexpr Scheme kSchemes[] = {
     {"published", true, false}, {"published, own rates", true, true}, {"orpheus", false, false}};
 
 /// One point of a sweep: the papers' setting with something changed.
-struct Case {
+struct SspCase {
   double x = 0.0;
   SspConfig config;
   /// By "model selmcast|orpheus metric".
   std::map<std::string, double> published;
 };
 
-Case case_at(double x) {
-  Case out;
+SspCase case_at(double x) {
+  SspCase out;
   out.x = x;
   out.config.p = 15;
   return out;
@@ -80,7 +80,7 @@ void run_jobs(std::vector<Job>& jobs, const StudyOptions& options) {
   work();
 }
 
-void add_points(const Case& one, ComputeModel model, const Scheme& scheme, StudyTable& table) {
+void add_points(const SspCase& one, ComputeModel model, const Scheme& scheme, StudyTable& table) {
   for (const char* metric : {"receivers", "utilisation"}) {
     StudyPoint point{to_string(model), scheme.name, metric, one.x, {}, {}};
     const auto* whose = scheme.selmcast ? " selmcast " : " orpheus ";
@@ -103,7 +103,7 @@ void add_samples(const std::vector<Job>& jobs, StudyTable& table) {
 }
 
 /// The trials of one row, on links of both spreads.
-void add_jobs(const Case& one, ComputeModel model, const Scheme& scheme, std::uint32_t trials,
+void add_jobs(const SspCase& one, ComputeModel model, const Scheme& scheme, std::uint32_t trials,
               const StudyOptions& options, std::size_t row, std::vector<Job>& jobs) {
   for (std::size_t column = 0; column < std::size(kSpreads); ++column) {
     for (std::uint32_t trial = 0; trial < trials; ++trial) {
@@ -117,7 +117,7 @@ void add_jobs(const Case& one, ComputeModel model, const Scheme& scheme, std::ui
   }
 }
 
-Result<StudyTable> run_cases(const std::vector<Case>& cases, std::uint32_t otherwise,
+Result<StudyTable> run_cases(const std::vector<SspCase>& cases, std::uint32_t otherwise,
                              const StudyOptions& options) {
   const auto trials = options.trials == 0 ? otherwise : options.trials;
   StudyTable out{{"lambda=0.25", "lambda=0.5"}, {}};
@@ -136,13 +136,14 @@ Result<StudyTable> run_cases(const std::vector<Case>& cases, std::uint32_t other
 }
 
 /// The papers' numbers of one scheme and metric for the three models, in the order of kModels.
-void publish(Case& one, const std::string& method_and_metric, const std::vector<double>& numbers) {
+void publish(SspCase& one, const std::string& method_and_metric,
+             const std::vector<double>& numbers) {
   for (std::size_t m = 0; m < numbers.size(); ++m) {
     one.published[std::string(to_string(kModels[m])) + " " + method_and_metric] = numbers[m];
   }
 }
 
-void publish_defaults(Case& one) {
+void publish_defaults(SspCase& one) {
   publish(one, "selmcast receivers", {0.55, 0.55, 0.55});
   publish(one, "orpheus receivers", {0.30, 0.30, 0.30});
   publish(one, "selmcast utilisation", {0.68, 0.70, 0.70});
@@ -158,8 +159,8 @@ Result<StudyTable> run_models(const StudyOptions& options) {
 /// One case per value, in which `set(config, value)` changes the defaults; the papers' main numbers
 /// are those of the value that they call the default.
 template <class T, class Set>
-std::vector<Case> sweep(std::initializer_list<T> values, T usual, const Set& set) {
-  std::vector<Case> cases;
+std::vector<SspCase> sweep(std::initializer_list<T> values, T usual, const Set& set) {
+  std::vector<SspCase> cases;
   for (const T value : values) {
     cases.push_back(case_at(value));
     set(cases.back().config, value);
@@ -168,7 +169,7 @@ std::vector<Case> sweep(std::initializer_list<T> values, T usual, const Set& set
   return cases;
 }
 
-Result<StudyTable> run_by_p(const StudyOptions& options) {
+Result<StudyTable> run_ssp_by_p(const StudyOptions& options) {
   auto cases = sweep({0.05, 0.1, 0.2, 0.3, 0.4}, 0.3, [](auto& config, double share) {
     config.p = static_cast<std::uint32_t>(std::max(1L, std::lround(share * kWorkers)));
   });
@@ -222,7 +223,7 @@ std::vector<Experiment> ssp_experiments() {
   return {
       {"ssp", "receivers and NPU utilisation of the three models; n=50, p=0.3n, ssp=k=4", "k",
        papers, 3, run_models},
-      {"ssp-p", "the same against p/n", "p/n", papers, 1, run_by_p},
+      {"ssp-p", "the same against p/n", "p/n", papers, 1, run_ssp_by_p},
       {"ssp-k", "the same against the bound k on pairs; 0 = none", "k", papers, 1, run_by_k},
       {"ssp-bound", "the same against the bound ssp on staleness; 0 = BSP", "ssp", papers, 1,
        run_by_bound},

@@ -21,10 +21,6 @@ WireWriter begin(MessageKind kind) {
   return writer;
 }
 
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 bool decode_hello(WireReader& in, Message& out) {
   const auto magic = in.get<std::uint32_t>();
   const auto version = in.get<std::uint16_t>();
@@ -44,7 +40,7 @@ bool decode_pair(WireReader& in, Message& out) {
   const auto key = in.get_bytes();
   const auto value = in.get_bytes();
   if (!key || !value || key->empty() || key->size() > kKeyMax || !in.finished()) return false;
-  out.key = text_of(*key);
+  out.key = text_in(*key);
   if (value->size() > value_limit(out.key)) return false;
   out.value.assign(value->begin(), value->end());
   return true;
@@ -53,7 +49,7 @@ bool decode_pair(WireReader& in, Message& out) {
 bool decode_refusal(WireReader& in, Message& out) {
   const auto text = in.get_bytes();
   if (!text || text->size() > kRefusalMax || !in.finished()) return false;
-  out.text = text_of(*text);
+  out.text = text_in(*text);
   // It ends up on a terminal.
   std::replace_if(
       out.text.begin(), out.text.end(),

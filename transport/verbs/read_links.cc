@@ -22,7 +22,7 @@ constexpr Duration kAskMost = milliseconds(160);
 // A reconnect after an error waits that long, so that a dead peer is not asked in a tight loop.
 constexpr Duration kRest = milliseconds(50);
 // What was posted comes back at once in error; a device that does not do so is dropped regardless.
-constexpr Duration kDrain = milliseconds(200);
+constexpr Duration kReadDrain = milliseconds(200);
 
 // A device that neither brings nor fails a read for so long is not waited for. Eight tries of 67 ms
 // lie well below it.
@@ -32,7 +32,7 @@ constexpr Duration kReadDeadline = std::chrono::seconds(2);
 constexpr Duration kMessageLife = milliseconds(500);
 
 // A message's number: its slot, whether it is sent, and above which life of the queue it is of.
-constexpr std::uint64_t kSlotMask = 0xFFFF;
+constexpr std::uint64_t kReadSlotMask = 0xFFFF;
 constexpr std::uint64_t kSendFlag = 1U << 16U;
 constexpr unsigned kLifeShift = 17;
 
@@ -281,7 +281,7 @@ void ReadLinks::on_message(const ibv_wc& entry) noexcept {
     return;
   }
   if (!ok) return;
-  const auto slot = static_cast<std::uint32_t>(number & kSlotMask);
+  const auto slot = static_cast<std::uint32_t>(number & kReadSlotMask);
   std::optional<WireUp> message;
   if (entry.byte_len > ReceiveSlots::kGrhBytes) {
     message = decode_wire_up({&memory_[std::size_t{slot} * kSlotBytes + ReceiveSlots::kGrhBytes],
@@ -380,7 +380,7 @@ void ReadLinks::progress(TimePoint now) noexcept {
       }
     }
     if (link->state != Link::State::failing) continue;
-    if (link->drop_at == TimePoint{}) link->drop_at = now + kDrain;
+    if (link->drop_at == TimePoint{}) link->drop_at = now + kReadDrain;
     if (link->posted > 0 && now < link->drop_at) continue;
     drop(*link);
     link->ask_at = now + kRest;

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t kInlineWish = 256;  // control frames; beyond that the copy costs more
 // What was posted comes back at once in error; a device that does not do so is reset regardless.
 constexpr Duration kDrain = milliseconds(100);
-constexpr Duration kPauseFirst = milliseconds(1);
-constexpr Duration kPauseMost = milliseconds(100);
+constexpr Duration kQueuePauseFirst = milliseconds(1);
+constexpr Duration kQueuePauseMost = milliseconds(100);
 
 }  // namespace
 
@@ -97,7 +97,7 @@ void SendQueue::completed(std::uint64_t number, bool ok) noexcept {
   if (ok || broken_) return;
   broken_ = true;
   broken_at_known_ = false;
-  pause_ = kPauseFirst;
+  pause_ = kQueuePauseFirst;
 }
 
 bool SendQueue::set_rate(std::uint32_t kbps) noexcept {
@@ -142,7 +142,7 @@ bool SendQueue::revive(TimePoint now) noexcept {
   revive_error_ = restart_ud(qp_.get(), port_);
   if (revive_error_ == 0 && rate_ != 0 && !set_rate(rate_)) rate_ = 0;
   try_at_ = now + pause_;
-  pause_ = std::min(pause_ * 2, kPauseMost);
+  pause_ = std::min(pause_ * 2, kQueuePauseMost);
   if (revive_error_ != 0) return false;
   completed_ = added_;
   broken_ = false;

@@ -8,8 +8,8 @@
 namespace selmcast::verbs {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x55575256U;  // "VRWU"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kWireUpMagic = 0x55575256U;  // "VRWU"
+constexpr std::uint16_t kWireUpVersion = 1;
 constexpr std::uint32_t kPsnMax = 0xFFFFFF;
 
 }  // namespace
@@ -17,8 +17,8 @@ constexpr std::uint32_t kPsnMax = 0xFFFFFF;
 void encode_wire_up(const WireUp& message, std::span<std::byte, kWireUpBytes> out) noexcept {
   std::fill(out.begin(), out.end(), std::byte{0});
   std::byte* const at = out.data();
-  store_le(at, kMagic);
-  store_le(at + 4, kVersion);
+  store_le(at, kWireUpMagic);
+  store_le(at + 4, kWireUpVersion);
   store_le(at + 6, static_cast<std::uint16_t>(message.kind));
   store_le(at + 8, message.job);
   store_le(at + 16, message.attempt);
@@ -34,7 +34,9 @@ void encode_wire_up(const WireUp& message, std::span<std::byte, kWireUpBytes> ou
 std::optional<WireUp> decode_wire_up(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() != kWireUpBytes) return {};
   const std::byte* const at = bytes.data();
-  if (load_le<std::uint32_t>(at) != kMagic || load_le<std::uint16_t>(at + 4) != kVersion) return {};
+  if (load_le<std::uint32_t>(at) != kWireUpMagic ||
+      load_le<std::uint16_t>(at + 4) != kWireUpVersion)
+    return {};
   const auto kind = load_le<std::uint16_t>(at + 6);
   const auto mtu = load_le<std::uint16_t>(at + 50);
   if (kind != static_cast<std::uint16_t>(WireUp::Kind::ask) &&
