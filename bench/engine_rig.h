@@ -43,13 +43,10 @@ inline View view_of(std::uint32_t ranks, Kbps rate) {
 
 inline EngineConfig config_of(const Policy& policy, Rank self, std::uint32_t ranks,
                               std::uint32_t frame_bytes) {
-  EngineConfig config;
+  EngineConfig config = engine_config(policy);
   config.job = 7;
   config.self = self;
   config.world = ranks;
-  config.mix = policy.round_mix();
-  config.gamma = policy.gamma;
-  config.element = policy.element;
   config.frame_bytes = frame_bytes;
   return config;
 }

@@ -16,6 +16,19 @@ constexpr std::uint32_t kChunkFramesMax = 44;
 constexpr std::size_t kPollBatch = 64;
 }  // namespace
 
+EngineConfig engine_config(const Policy& policy) {
+  EngineConfig config;
+  config.mix = policy.round_mix();
+  config.rounds_per_exchange = policy.rounds_per_exchange();
+  config.gamma = policy.gamma;
+  config.order = policy.order;
+  config.element = policy.element;
+  if (policy.free()) {
+    config.free = FreePace{policy.pace == PaceKind::ssp, policy.pace_steps, policy.eta.has_value()};
+  }
+  return config;
+}
+
 Engine::Engine(Transport& transport, const EngineConfig& config)
     : transport_(transport),
       config_(config),
@@ -244,12 +257,15 @@ Result<void> Engine::prepare(EpochState& epoch) {
   // Of a rank whose receivers are selected online every other's group is joined as rounds begin.
   if (program.online) epoch.memberships.reserve(program.members.size() + 1);
   const auto landing = reserve_landing(program);
+  std::uint32_t refused = 0;
   for (const std::uint32_t group : program.receive_groups) {
     const bool lands = std::binary_search(landing.begin(), landing.end(), group);
     const auto id = join(epoch, group, JoinAs::receiver, lands);
     if (!id) return id.error();
     ids.emplace_back(group, *id);
+    refused += lands && !epoch.memberships.back().lands ? 1 : 0;
   }
+  groups_refused_.store(refused, std::memory_order_relaxed);
   for (const std::uint32_t group : program.send_groups) {
     const bool joined =
         std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });

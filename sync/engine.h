@@ -36,8 +36,8 @@ class Engine {
   // Set-up, by the thread that will drive, before the first progress().
   /// Before set_up().
   void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
-  /// Why frames that could be put in place are not; empty otherwise. Constant after set-up.
-  const std::string& landing_refused() const noexcept { return landing_refused_; }
+  /// Why frames that could be put in place are not; empty otherwise. By any thread, after set-up.
+  std::string landing_notice() const;
   void set_table(std::shared_ptr<SenderTable> table) noexcept { config_.table = std::move(table); }
   void set_layers(std::span<const std::size_t> sizes) {
     config_.layers.assign(sizes.begin(), sizes.end());
@@ -183,7 +183,10 @@ class Engine {
   Kbps planned_rate_ = 0;           ///< By the latest plan.
   std::unique_ptr<Puller> puller_;  ///< Null where the transport has no reads.
   std::unique_ptr<Accumulator> accumulator_;
-  std::string landing_refused_;
+  std::string landing_refused_;  ///< Constant after set-up.
+  /// Of the newest view, groups that found no landing queue. Relaxed, in prepare() and
+  /// landing_notice(): a number that says nothing of other memory.
+  std::atomic<std::uint32_t> groups_refused_{0};
   std::unique_ptr<LandingRows> landing_;  ///< Null where every frame is put where it belongs by us.
   std::uint64_t table_bytes_ = 0;         ///< Put into the table by us.
   std::vector<Completion> completions_;

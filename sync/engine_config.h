@@ -57,6 +57,9 @@ struct EngineConfig {
   FreeObserver* observer = nullptr;  ///< Of free rounds; for tests.
 };
 
+/// What the policy says of rounds; the rest is as above.
+EngineConfig engine_config(const Policy& policy);
+
 /// One epoch's program with what executing it takes. Made by the control thread, completed and used
 /// by the driver, destroyed by the control thread.
 struct EpochState {

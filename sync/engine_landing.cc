@@ -38,6 +38,15 @@ std::vector<std::uint32_t> Engine::reserve_landing(const Program& program) {
   return out;
 }
 
+std::string Engine::landing_notice() const {
+  if (!landing_refused_.empty()) return landing_refused_;
+  const std::uint32_t refused = groups_refused_.load(std::memory_order_relaxed);
+  if (refused == 0) return {};
+  return "frames of " + std::to_string(refused) +  // set-up: for people
+         " groups are copied into place, not put there by the device, which has no room for more "
+         "landing queues";
+}
+
 void Engine::on_landed(LandingQueue& queue, const Completion& completion, TimePoint now) noexcept {
   on_parsed(queue.arrived(completion), now);
 }

@@ -97,25 +97,17 @@ Result<void> SimJob::State::set_up(const MakeApplication& make) {
   }
   for (Rank rank = 0; rank < world; ++rank) {
     Node& node = nodes[rank];
-    EngineConfig engine;
+    EngineConfig engine = engine_config(config.policy);
     engine.job = 1;
     engine.self = rank;
     engine.world = world;
-    engine.mix = config.policy.round_mix();
     engine.layers = config.layers;
-    engine.order = config.policy.order;
-    engine.rounds_per_exchange = config.policy.rounds_per_exchange();
-    engine.gamma = config.policy.gamma;
     engine.deterministic = config.deterministic;
     engine.element = config.element;
     engine.timeout = config.timeout;
     engine.loss = config.loss;
     engine.seed = config.seed;
     engine.frame_bytes = config.network.max_frame_bytes;
-    if (config.policy.free()) {
-      engine.free = FreePace{config.policy.pace == PaceKind::ssp, config.policy.pace_steps,
-                             config.policy.eta.has_value()};
-    }
     if (!config.observers.empty()) engine.observer = config.observers[rank];
     node.engine = std::make_unique<Engine>(*node.transport, engine);
     if (make) {

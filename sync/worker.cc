@@ -73,8 +73,9 @@ class JoinedWorker final : public Worker {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
     for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
-    if (engine_ != nullptr && !engine_->landing_refused().empty()) {
-      out.push_back(engine_->landing_refused());
+    if (engine_ == nullptr) return out;
+    if (std::string notice = engine_->landing_notice(); !notice.empty()) {
+      out.push_back(std::move(notice));
     }
     return out;
   }
@@ -143,21 +144,12 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
 }
 
 EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) const {
-  EngineConfig config;
+  EngineConfig config = selmcast::engine_config(policy_);
   config.job = static_cast<std::uint32_t>(job_);
   config.self = config_.rank;
   config.world = config_.world;
-  config.mix = policy_.round_mix();
-  config.rounds_per_exchange = policy_.rounds_per_exchange();
-  config.gamma = policy_.gamma;
   config.layers.assign(layers.begin(), layers.end());
-  config.order = policy_.order;
-  config.element = policy_.element;
   config.deterministic = config_.deterministic;
-  if (policy_.free()) {
-    config.free =
-        FreePace{policy_.pace == PaceKind::ssp, policy_.pace_steps, policy_.eta.has_value()};
-  }
   config.timeout = config_.timeout;
   config.loss = config_.loss;
   config.seed = config_.seed;

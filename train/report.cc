@@ -66,7 +66,7 @@ Bytes encode(const Snapshot& snapshot) {
   return std::move(out).take();
 }
 
-Bytes encode(const RankReport& report) {
+Bytes encode(const TrainingReport& report) {
   WireWriter out;
   out.put(kReportFormat).put(report.rank);
   out.put_text(report.transport).put_text(report.policy);
@@ -98,10 +98,10 @@ Result<Snapshot> decode_snapshot(std::span<const std::byte> bytes) {
   return snapshot;
 }
 
-Result<RankReport> decode_report(std::span<const std::byte> bytes) {
+Result<TrainingReport> decode_report(std::span<const std::byte> bytes) {
   Fields in(bytes);
   const bool format = in.integer<std::uint32_t>() == kReportFormat;
-  RankReport report;
+  TrainingReport report;
   report.rank = in.integer<std::uint32_t>();
   report.transport = in.text();
   report.policy = in.text();

@@ -13,8 +13,8 @@
 
 namespace selmcast {
 
-/// Tag of a RankReport; a snapshot has the tag snapshot_tag(), and the newest one is published a
-/// few times a second under kProgressTag too, for who watches.
+/// Tag of a TrainingReport; a snapshot has the tag snapshot_tag(), and the newest one is published
+/// a few times a second under kProgressTag too, for who watches.
 inline constexpr const char* kReportTag = "train";
 inline constexpr const char* kProgressTag = "progress";
 /// Of the model after so many steps.
@@ -31,7 +31,7 @@ struct Snapshot {
 };
 
 /// A rank's account of its rounds.
-struct RankReport {
+struct TrainingReport {
   Rank rank = 0;
   std::string transport;  ///< Backend in use.
   std::string policy;     ///< With every axis written out.
@@ -54,8 +54,8 @@ struct RankReport {
 /// Explicit little-endian forms with a version; decoding takes hostile bytes. Errors: failed,
 /// saying that a report of this kind is malformed.
 Bytes encode(const Snapshot& snapshot);
-Bytes encode(const RankReport& report);
+Bytes encode(const TrainingReport& report);
 Result<Snapshot> decode_snapshot(std::span<const std::byte> bytes);
-Result<RankReport> decode_report(std::span<const std::byte> bytes);
+Result<TrainingReport> decode_report(std::span<const std::byte> bytes);
 
 }  // namespace selmcast

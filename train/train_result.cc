@@ -38,14 +38,14 @@ Error of_rank(Rank rank, const Error& error) {
 
 /// Under pace=async a rank's steps travel together where its rounds take longer than they, so
 /// ranks have unequally many rounds.
-bool equally_many_rounds(const RankReport& report) {
+bool equally_many_rounds(const TrainingReport& report) {
   return report.policy.find("pace=async") == std::string::npos;
 }
 
 /// Reports of the ranks that finished, or the first complaint.
-Result<std::vector<RankReport>> collect_reports(const std::map<std::string, Bytes>& published,
-                                                const std::vector<Rank>& finishers) {
-  std::vector<RankReport> reports;
+Result<std::vector<TrainingReport>> collect_reports(const std::map<std::string, Bytes>& published,
+                                                    const std::vector<Rank>& finishers) {
+  std::vector<TrainingReport> reports;
   for (const Rank rank : finishers) {
     const auto bytes = find(published, rank, kReportTag);
     if (!bytes) return bytes.error();
@@ -110,7 +110,7 @@ Result<void> judge_workers(const TrainTask& task, const std::map<std::string, By
   return {};
 }
 
-void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
+void add_accounts(const std::vector<TrainingReport>& reports, TrainResult& result) {
   std::vector<double> slowest(result.rounds, 0.0);
   std::vector<Kbps> rates;
   double receivers = 0.0;
@@ -119,7 +119,7 @@ void add_accounts(const std::vector<RankReport>& reports, TrainResult& result) {
   result.verified = true;
   result.rank_steps.assign(result.options.workers, 0);
   result.rank_compute_ms.assign(result.options.workers, std::nan(""));
-  for (const RankReport& report : reports) {
+  for (const TrainingReport& report : reports) {
     result.rank_steps.at(report.rank) = report.steps;
     result.rank_compute_ms.at(report.rank) = 1e3 * report.compute_seconds / report.steps;
     result.verified = result.verified && report.verified;
@@ -275,7 +275,7 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   if (!reports) return std::move(reports).error();
   result.policy = reports->front().policy;
   result.transport = reports->front().transport;
-  for (const RankReport& report : *reports) {
+  for (const TrainingReport& report : *reports) {
     result.rounds = std::max(result.rounds, static_cast<std::uint32_t>(report.round_ms.size()));
   }
   add_accounts(*reports, result);

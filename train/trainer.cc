@@ -234,7 +234,7 @@ class RankTraining {
   std::vector<Snapshot> snapshots_;
   RankTrace trace_;
   TimePoint next_progress_{};
-  RankReport report_;
+  TrainingReport report_;
 };
 
 }  // namespace

@@ -45,9 +45,9 @@ struct TrainerOptions {
 };
 
 /// Trains on the shard of worker.rank(): registers the parameters (or gradients) with the worker,
-/// does every round, and publishes at the end Snapshots (TrainTask::is_point()) and a RankReport.
-/// Does not leave the job. worker.world() must be the task's number of workers. Blocks; errors are
-/// those of the Worker, with this rank and the round.
+/// does every round, and publishes at the end Snapshots (TrainTask::is_point()) and a
+/// TrainingReport. Does not leave the job. worker.world() must be the task's number of workers.
+/// Blocks; errors are those of the Worker, with this rank and the round.
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options);
 /// The same by another clock: computing takes what `options` say, if that takes no time by it.
 Result<void> train_rank(Worker& worker, const TrainTask& task, const TrainerOptions& options,

@@ -48,6 +48,9 @@ class OneGuest(unittest.TestCase):
         script += (f"{verbs_jobs.PROGRAM} run --workers 2 --transport verbs --device nosuch "
                    "--policy select=all --params-bytes 4096 2> $RXE_XCHG/nosuch.err; "
                    "echo $? > $RXE_XCHG/nosuch.status\n")
+        script += (f"{verbs_jobs.PROGRAM} probe --workers 2 --transport verbs --devices rxe0,rxe1 "
+                   "--timestamps --timeout 60 --json $RXE_XCHG/probe.json > $RXE_XCHG/probe.out "
+                   "2> $RXE_XCHG/probe.err; echo $? > $RXE_XCHG/probe.status\n")
         script += "ip link set r1 down; sleep 0.2\n"
         script += (f"{verbs_jobs.PROGRAM} run --workers 2 --transport verbs --device rxe1 "
                    "--policy select=all --params-bytes 4096 2> $RXE_XCHG/down.err; "
@@ -140,6 +143,16 @@ class OneGuest(unittest.TestCase):
     def test_doctor_names_the_devices(self):
         self.assertRegex(self.text("doctor"), r"verbs +usable")
         self.assertIn("rxe0 port 1 GID 1 (::ffff:10.77.0.1)", self.text("doctor"))
+
+    def test_probing_says_whose_clock_it_took(self):
+        """Soft-RoCE stamps nothing; the rates are there all the same."""
+        self.assertEqual(self.text("probe.status"), "0", self.text("probe.err"))
+        for rank in range(2):
+            self.assertRegex(self.text("probe.err"), rf"rank {rank}: .*rxe{rank} port 1 .*"
+                             "does not stamp completions: arrivals are timed by this process")
+        document = verbs_jobs.document(self.folder, "probe")
+        for rate in document["tx_kbps"] + document["rx_kbps"]:
+            self.assertGreater(rate, 0)
 
     def test_a_device_that_is_not_there(self):
         self.assertEqual(self.text("nosuch.status"), "2")

@@ -223,6 +223,9 @@ class BadInput(unittest.TestCase):
         self.refuse(["probe", "--json", "-", "--links", "-"], "--json", "--links")
         self.refuse(["probe", "--workers", "1"], "--workers", "1")
         self.refuse(["probe", "--transport", "sim"], "sim")
+        for transport in ("auto", "shm", "uring"):
+            self.refuse(["probe", "--transport", transport, "--timestamps"],
+                        "--timestamps", "--transport verbs")
 
     def test_plan(self):
         good = {"p": 2, "tx_kbps": [9, 9, 9], "rx_kbps": [9, 9, 9]}

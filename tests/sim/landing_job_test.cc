@@ -1,4 +1,5 @@
 // mix=cumulative over links that put frames in place: how many, and that it changes nothing else.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/sim/adding_ones.h"
@@ -24,8 +25,9 @@ struct Outcome {
 
 using Fault = std::function<void(SimJob&)>;
 
-Outcome run(SimJobConfig config, std::size_t elements, std::uint32_t steps,
-            const Fault& fault = {}) {
+/// `notices`: what each rank's engine has to say at the end.
+Outcome run(SimJobConfig config, std::size_t elements, std::uint32_t steps, const Fault& fault = {},
+            std::vector<std::string>* notices = nullptr) {
   const auto ranks = config.network.links.size();
   Outcome out{Rows(ranks, std::vector<float>(elements, 2.0F)),
               std::vector<std::vector<RoundReport>>(ranks),
@@ -33,7 +35,7 @@ Outcome run(SimJobConfig config, std::size_t elements, std::uint32_t steps,
   SimJob job(std::move(config), out.parameters);
   if (fault) fault(job);
   auto result = job.run([&](Rank r) -> SimJob::Application {
-    return [&, r](SimRank&, Stepper& stepper) -> Result<void> {
+    return [&, r](SimRank& self, Stepper& stepper) -> Result<void> {
       for (std::uint32_t s = 0; s <= steps; ++s) {
         if (s < steps) {
           for (std::size_t i = 0; i < elements; ++i) out.parameters[r][i] += change_of(r, s, i);
@@ -42,6 +44,7 @@ Outcome run(SimJobConfig config, std::size_t elements, std::uint32_t steps,
         if (!closed) return closed.error();
         out.reports[r].insert(out.reports[r].end(), closed->begin(), closed->end());
       }
+      if (notices != nullptr) (*notices)[r] = self.landing_notice();
       return {};
     };
   });
@@ -185,6 +188,30 @@ TEST(LandingJob, ADeviceThatRefusesRowsCostsCopiesOnly) {
     EXPECT_EQ(landed > landed_before, granted > 4 && granted <= 7) << granted;
     EXPECT_GE(landed, landed_before) << granted;
     landed_before = landed;
+  }
+}
+
+// Three senders are heard, so three queues serve; with fewer the frames of the others are copied,
+// and the engine says of how many groups.
+TEST(LandingJob, ADeviceWithFewQueuesCostsCopiesOnly) {
+  for (const std::uint32_t queues : {0U, 1U, 2U, 3U, 4U}) {
+    auto job = config("select=all mix=cumulative", 4, 200'000);
+    job.network.landing_depth = 64;
+    job.network.landing_queues = queues;
+    std::vector<std::string> notices(4);
+    const Outcome out = run(job, 30'001, 4, {}, &notices);
+    expect_mean_of_all(out, 4);
+    const auto& round = out.reports[0][2];
+    const double share =
+        static_cast<double>(round.landed_bytes) / static_cast<double>(round.rx_payload_bytes);
+    EXPECT_NEAR(share, std::min(queues, 3U) / 3.0, 0.05);
+    for (const auto& notice : notices) {
+      if (queues >= 3) {
+        EXPECT_EQ(notice, "");
+      } else {
+        EXPECT_THAT(notice, testing::HasSubstr("of " + std::to_string(3 - queues) + " groups"));
+      }
+    }
   }
 }
 

@@ -159,6 +159,23 @@ CASES = {
         (_without("LICENSE"), {"LICENSE"}),
         ({**_FULL, "LICENSE": "MIT\n"}, {"LICENSE"}),
     ],
+    "names": [
+        (
+            {
+                "a/one.h": "namespace n {\nstruct Report {\n};\nclass Ahead;\n}  // namespace n\n",
+                "b/two.h": "namespace n {\nclass Ahead;\nstruct Report final {\n};\n"
+                "}  // namespace n\n",
+                # Another namespace, none that others see, a member, another specialisation.
+                "b/other.h": "namespace n::m {\nstruct Report {\n};\n}  // namespace n::m\n"
+                "namespace n {\nclass Ahead {\n};\n}  // namespace n\n",
+                "b/own.cc": "namespace n {\nnamespace {\nstruct Report {\n};\n}  // namespace\n"
+                "struct Ahead::Report {\n};\nenum class Kind : int { a };\n}  // namespace n\n",
+                "c/kind.h": "namespace n {\nenum class Kind { b };\ntemplate <>\n"
+                "struct F<int> {\n};\n}  // namespace n\n",
+            },
+            {"b/two.h:3", "c/kind.h:2"},
+        )
+    ],
     "text": [
         (
             {

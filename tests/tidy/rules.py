@@ -217,6 +217,36 @@ def folders(tree):
         yield "LICENSE: not the Apache License 2.0"
 
 
+_NAMESPACE = re.compile(r"^namespace ?([\w:]*) ?{|^}  // (?:anonymous )?namespace")
+_TYPE = re.compile(r"^(?:struct|class|union|enum class) (?:\[\[\w+\]\] )?(\w+)(?![\w:<]|[^{]*;)")
+
+
+def _types(text):
+    """(name with its namespace, line) of every type that other files' types may collide with."""
+    spaces, last = [], ""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _NAMESPACE.match(line)
+        if match and match.group(1) is not None:
+            spaces.append(match.group(1))
+        elif match and spaces:
+            spaces.pop()
+        found = _TYPE.match(line)
+        if found and "" not in spaces and not last.startswith("template <>"):
+            yield "::".join(spaces + [found.group(1)]), number
+        last = line
+
+
+def names(tree):
+    """No two files define a type of one name in one namespace: the linker would take one's
+    functions for both, without a word."""
+    seen = {}
+    for path in tree.cpp_files():
+        for name, number in _types(tree.text(path)):
+            before = seen.setdefault(name, path)
+            if before != path:
+                yield f"{path}:{number}: {name} is defined in {before} too; rename one"
+
+
 # Spelt in two halves, so that this file obeys its own rule.
 _UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.<>/-])/(?:wo" + r"rk|ho" + r"me|ro" + r"ot|Us" + r"ers)/")
@@ -290,4 +320,4 @@ def packages(tree):
         seen.add(fields[0])
 
 
-RULES = (floors, sizes, headers, data_path, folders, text, layout, packages)
+RULES = (floors, sizes, headers, data_path, folders, names, text, layout, packages)

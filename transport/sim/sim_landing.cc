@@ -33,6 +33,12 @@ Result<Membership> SimTransport::join_landing(GroupAddress group) {
     return unavailable("sim: rank " + std::to_string(rank_) + " joined group " +
                        std::to_string(group.index) + " without a landing queue");
   }
+  const auto taken = std::count_if(landings_.begin(), landings_.end(),
+                                   [](const LandingQueue& queue) { return queue.open; });
+  if (!joined && static_cast<std::uint64_t>(taken) >= core_.config().landing_queues) {
+    return unavailable("sim: rank " + std::to_string(rank_) + " has " + std::to_string(taken) +
+                       " landing queues already");
+  }
   auto out = join(group, JoinAs::receiver);
   landings_[slot].open = true;
   return out;

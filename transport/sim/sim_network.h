@@ -54,6 +54,7 @@ struct SimConfig {
   std::uint32_t landing_depth = 0;
   /// What register_landing() grants each rank, as a device does whose memory for it is used up.
   std::uint32_t landing_regions = ~std::uint32_t{0};
+  std::uint32_t landing_queues = ~std::uint32_t{0};  ///< Of one rank at once, at most.
   bool arrival_times =
       false;  ///< Capabilities::arrival_times: virtual time, of each rank's own zero.
   std::vector<SimLink> links;  ///< One per rank; its size is the number of ranks.

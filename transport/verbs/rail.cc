@@ -69,7 +69,7 @@ Result<void> Rail::open_queues(const RailSettings& settings) {
       return set_up_error("posting receives", where, slots_->flush_error());
     }
   }
-  if (settings.landing_depth > 0 && no_landing_.empty()) open_landing(settings);
+  if (landing_queues_ > 0) open_landing(settings);
   auto sends = SendQueue::make(pd(), cq(), port(), depth, slices);
   if (!sends) return std::move(sends).error();
   sends_ = std::move(sends).value();
@@ -90,16 +90,19 @@ Result<void> Rail::open_completions(const RailSettings& settings, std::uint32_t 
   };
   if (entries > most) return unavailable(too_short(entries));
   // A landing queue that was taken back leaves completions that were not polled.
-  const std::uint32_t landing = 2 * settings.landing_buffers;
-  if (landing > most - entries) {
-    no_landing_ = too_short(entries + landing);
-  } else if (landing > 0) {
-    auto both = Completions::make(opened_, entries + landing, channel_.get(), settings.timed);
+  const std::uint32_t each = 2 * settings.landing_depth;
+  const std::uint32_t queues =
+      each == 0 ? 0 : std::min(settings.landing_queues, (most - entries) / each);
+  if (queues > 0) {
+    auto both = Completions::make(opened_, entries + queues * each, channel_.get(), settings.timed);
     if (both) {
+      landing_queues_ = queues;
       completions_ = std::move(both).value();
       return {};
     }
     no_landing_ = both.error().message;
+  } else if (settings.landing_queues > 0) {
+    no_landing_ = too_short(entries + each);
   }
   auto alone = Completions::make(opened_, entries, channel_.get(), settings.timed);
   if (!alone) return std::move(alone).error();
@@ -117,8 +120,8 @@ void Rail::open_landing(const RailSettings& settings) {
                   std::to_string(ReceiveSlots::kSlices) + " are needed";
     return;
   }
-  auto slots =
-      ReceiveSlots::make(pd(), port(), settings.landing_buffers, frame_bytes_, Work::landing);
+  auto slots = ReceiveSlots::make(pd(), port(), landing_queues_ * settings.landing_depth,
+                                  frame_bytes_, Work::landing);
   if (!slots) {
     no_landing_ = slots.error().message;
     return;
@@ -159,9 +162,8 @@ Result<Receiver> Rail::make_receiver(bool lands) {
 Result<void> Rail::add_group(std::uint32_t ipv4, bool lands) {
   const auto landing = std::count_if(receivers_.begin(), receivers_.end(),
                                      [](const Receiver& receiver) { return receiver.lands; });
-  if (lands &&
-      (static_cast<std::uint32_t>(landing) + 1) * landing_depth_ > landing_slots_->count()) {
-    return unavailable("verbs: " + port().text() + " has no buffers for another landing queue");
+  if (lands && static_cast<std::uint32_t>(landing) >= landing_queues_) {
+    return unavailable("verbs: " + port().text() + " has no room for another landing queue");
   }
   auto made = make_receiver(lands);
   if (!made) return std::move(made).error();

@@ -28,9 +28,9 @@ struct RailSettings {
   std::uint32_t buffers = 0;      ///< Receive buffers, all queues together.
   bool shared_queue = true;       ///< One receive queue for all queue pairs, where the device can.
   std::uint32_t own_depth = 256;  ///< Buffers of each queue pair otherwise.
-  /// Of landing queues: receives of each, and all buffers together. 0: there are none.
+  /// Of landing queues: how many, or as many as the device has room for, and receives of each.
+  std::uint32_t landing_queues = 0;
   std::uint32_t landing_depth = 0;
-  std::uint32_t landing_buffers = 0;
   bool timed = false;  ///< Completions with the device's times, where it has them.
 };
 
@@ -153,6 +153,7 @@ class Rail {
   PortIdentity identity_;
   std::uint32_t frame_bytes_ = 0;
   std::uint32_t own_depth_ = 0;
+  std::uint32_t landing_queues_ = 0;
   std::uint32_t landing_depth_ = 0;
   std::string no_landing_;
   std::uint32_t next_id_ = 1;  ///< 0 is the shared queue.

@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kBuffers = 2048;  ///< Receive buffers of a devic
 inline constexpr std::uint32_t kTokenRailShift = 24;
 inline constexpr std::uint32_t kTokenLanding = 1U << 23U;
 inline constexpr std::uint32_t kLandingDepth = 256;
-inline constexpr std::uint32_t kLandingQueues = 16;  ///< At once, at most.
+/// At once, at most. Each takes kLandingDepth buffers of a frame.
+inline constexpr std::uint32_t kLandingQueues = 64;
 
 class VerbsTransport final : public Transport {
  public:

@@ -94,7 +94,8 @@ Result<void> VerbsTransport::open_rails(const TransportConfig& config) {
     // Over several rails no one can say which frame comes next on which.
     if (config.landing && all.find('+') == std::string::npos) {
       settings.landing_depth = kLandingDepth;
-      settings.landing_buffers = kLandingDepth * kLandingQueues;
+      // A group for each other rank, and while a view changes, those of both views.
+      settings.landing_queues = std::min(2 * (std::max(config.world, 2U) - 1), kLandingQueues);
     }
     // Devices' clocks have nothing to do with one another.
     settings.timed = config.arrival_times && all.find('+') == std::string::npos;

@@ -265,7 +265,7 @@ TEST(LiveCurve, GivesAPointWhenEveryRankReported) {
 }
 
 TEST(Report, SurvivesTheWire) {
-  RankReport report;
+  TrainingReport report;
   report.rank = 3;
   report.transport = "shm";
   report.policy = "select=all";

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/unit/verbs/support.h"
+#include "transport/verbs/verbs_backend.h"
 
 namespace selmcast::verbs_test {
 namespace {
@@ -10,10 +11,16 @@ namespace {
 using testing::HasSubstr;
 constexpr std::size_t kElsewhere = 32 + 2048;  ///< Posted for messages and to the shared queue.
 constexpr std::uint32_t kDepth = 256, kQueues = 16, kHeader = 40;
+/// Completions of a landing queue, whose receives may be taken back and posted anew before those
+/// are polled, and of all else.
+constexpr std::uint32_t kEach = 2 * kDepth;
+constexpr std::uint32_t kOther =
+    verbs::kRequestDepth * verbs::kRequestFrames + verbs::kBuffers + verbs::ReadLinks::kCompletions;
 
 std::unique_ptr<Transport> open_landing(const std::string& devices) {
   TransportConfig config = config_on(devices);
   config.landing = true;
+  config.world = kQueues / 2 + 1;
   return open(config);
 }
 
@@ -246,15 +253,30 @@ TEST(LandingSetUp, RailsAndDevicesThatCannotHaveNone) {
 
 TEST(LandingSetUp, ADeviceWithoutRoomForThemDoesTheRestAndSaysSo) {
   fake::reset(1);
-  fake::world().devices[0].max_cqe = 6'000;  // Of 12 000.
+  fake::world().devices[0].max_cqe = static_cast<int>(kOther + kEach - 1);
   const auto transport = open_landing("fake0");
   ASSERT_NE(transport, nullptr);
   EXPECT_EQ(transport->capabilities().landing_depth, 0U);
   EXPECT_THAT(transport->notices(),
-              testing::ElementsAre(testing::AllOf(HasSubstr("fake0 port 1"),
-                                                  HasSubstr("completion queues of 6000 entries"),
-                                                  HasSubstr("frames are copied"))));
+              testing::ElementsAre(testing::AllOf(
+                  HasSubstr("fake0 port 1"),
+                  HasSubstr("completion queues of " + std::to_string(kOther + kEach - 1)),
+                  HasSubstr("frames are copied"))));
   EXPECT_TRUE(transport->join({1}, JoinAs::receiver));
+}
+
+TEST(LandingSetUp, ADeviceWithRoomForAFewHasThose) {
+  fake::reset(1);
+  fake::world().devices[0].max_cqe = static_cast<int>(kOther + 5 * kEach - 1);
+  const auto transport = open_landing("fake0");
+  ASSERT_NE(transport, nullptr);
+  EXPECT_GT(transport->capabilities().landing_depth, 0U);
+  std::vector<Membership> joined;
+  for (std::uint32_t group = 1; group <= 5; ++group) {
+    auto one = transport->join_landing({group});
+    EXPECT_EQ(one.has_value(), group <= 4) << group;
+    if (one) joined.push_back(std::move(one).value());
+  }
 }
 
 TEST(LandingSetUp, WhatTheDeviceRefusesForThemIsToldAndTheRestGoesOn) {
@@ -276,6 +298,7 @@ TEST(LandingSetUp, WhatTheDeviceRefusesForThemIsToldAndTheRestGoesOn) {
 bool sets_up() {
   TransportConfig config;
   config.landing = true;
+  config.world = kQueues / 2 + 1;
   auto transport = open_verbs(config);
   if (!transport) return false;
   std::vector<std::byte> memory(4096);

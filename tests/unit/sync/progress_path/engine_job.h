@@ -43,13 +43,10 @@ class EngineJob {
       peers.push_back(transports_.back()->address());
     }
     for (Rank r = 0; r < ranks; ++r) {
-      EngineConfig config;
+      EngineConfig config = engine_config(policy);
       config.job = 7;
       config.self = r;
       config.world = ranks;
-      config.mix = policy.round_mix();
-      config.gamma = policy.gamma;
-      config.element = policy.element;
       config.frame_bytes = frame;
       engines_.push_back(std::make_unique<Engine>(*transports_[r], config));
       if (auto ok = engines_[r]->set_up(peers, parameters_[r]); !ok) return ok.error().message;
