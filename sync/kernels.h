@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sync/highway_targets.h"
+
 namespace selmcast {
 
 /// How an element of the parameters (float32 in memory) travels, little-endian.

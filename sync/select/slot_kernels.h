@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "sync/highway_targets.h"
+
 namespace selmcast::slot_kernels {
 
 inline constexpr std::uint32_t kSlotPadding = 64;

@@ -24,7 +24,9 @@ template <class Body>
 void on_every_target(const Body& body) {
   const auto targets = hwy::SupportedAndGeneratedTargets();
 #if defined(__x86_64__)
-  EXPECT_GE(targets.size(), 2U) << "nothing to compare";
+  // Built for one machine alone (-march=native) there may be one.
+  constexpr bool kSeveral = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
+  EXPECT_GE(targets.size(), kSeveral ? 2U : 1U) << "nothing to compare";
 #endif
   for (const auto target : targets) {
     SCOPED_TRACE(hwy::TargetName(target));
