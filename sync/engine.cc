@@ -243,8 +243,10 @@ void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (lost_[rank].load(std::memory_order_relaxed) != 0) drop_everywhere(rank);
   }
-  const std::uint32_t next = running_ ? round_ + 1 : round_;
-  mailbox_.accept(next);
+  // An exchange is of one view: with another one its second round hands out what nobody gathered.
+  const std::uint32_t each = config_.rounds_per_exchange;
+  const std::uint32_t next = (running_ ? round_ + 1 : round_) + each - 1;
+  mailbox_.accept(next / each * each);
 }
 
 LaneSpec Engine::unicast_lane(Rank to, bool patch) const {

@@ -17,9 +17,15 @@ std::optional<std::uint32_t> number_in(const std::optional<Bytes>& bytes) {
   return in.finished() ? value : std::nullopt;
 }
 
-std::string suspect_key(Rank by, Rank of) {
-  return "suspect/" + std::to_string(by) + "/" + std::to_string(of);
+// Whoever suspects anybody sets it, so that nobody looks for suspicions where there are none.
+constexpr std::string_view kSuspicion = "suspicion";
+
+std::string suspect_key(Rank by) {
+  return "suspect/" + std::to_string(by);
 }
+
+// A value of the store has a bound; beyond this only the ranks are told.
+constexpr std::size_t kReasonsMax = 256U << 10U;
 
 }  // namespace
 
@@ -28,7 +34,7 @@ ViewAgent::ViewAgent(Rendezvous& store, Engine& engine, AgentConfig config)
       engine_(engine),
       config_(std::move(config)),
       gone_(store.world(), 0),
-      suspected_by_us_(store.world(), 0) {}
+      votes_(store.world(), 0) {}
 
 std::string ViewAgent::key(std::string_view what) const {
   return "view/" + std::to_string(epoch_ + 1) + "/" + std::string(what);
@@ -47,8 +53,9 @@ std::vector<Rank> ViewAgent::failed_ranks() const {
 }
 
 Result<void> ViewAgent::step(TimePoint now) {
-  if (auto ok = notice_losses(); !ok) return ok;
+  if (auto ok = notice_losses(now); !ok) return ok;
   if (auto ok = report_suspects(now); !ok) return ok;
+  count_votes();
   if (publishes()) {
     if (auto ok = evict_suspects(now); !ok) return ok;
     if (auto ok = propose(); !ok) return ok;
@@ -57,7 +64,7 @@ Result<void> ViewAgent::step(TimePoint now) {
   return follow(now);
 }
 
-Result<void> ViewAgent::notice_losses() {
+Result<void> ViewAgent::notice_losses(TimePoint now) {
   while (const auto verdict = store_.try_get(verdict_key())) {
     ++verdicts_;
     WireReader in(*verdict);
@@ -69,17 +76,18 @@ Result<void> ViewAgent::notice_losses() {
     if (*rank == store_.rank()) {
       return failed(name() + " was evicted from the job: " + text_in(*why));
     }
-    lose(*rank);
+    lose(*rank, now);
   }
   for (Rank r = 0; r < store_.world(); ++r) {
-    if (r != store_.rank() && store_.lost(r)) lose(r);
+    if (r != store_.rank() && store_.lost(r)) lose(r, now);
   }
   return {};
 }
 
-void ViewAgent::lose(Rank rank) {
+void ViewAgent::lose(Rank rank, TimePoint now) {
   if (gone_[rank] != 0) return;
   gone_[rank] = 1;
+  if (open_) open_->since = now;  // The others get their time anew.
   engine_.mark_lost(rank);
 }
 
@@ -88,19 +96,24 @@ std::string ViewAgent::verdict_key() const {
 }
 
 Result<void> ViewAgent::report_suspects(TimePoint now) {
-  while (const auto suspect = engine_.next_suspect()) {
-    const auto [rank, why] = *suspect;
-    if (gone_[rank] != 0) continue;
-    suspected_by_us_[rank] = 1;
-    suspicion_since_ = now;
-    const std::string text = why;
-    const std::string key = suspect_key(store_.rank(), rank);
-    if (auto ok = store_.put(key, std::as_bytes(std::span(text))); !ok) return ok;
-    if (!unechoed_) unechoed_ = {key, now};
+  bool more = false;
+  while (const auto suspect = engine_.next_suspect()) more |= add_suspicion(*suspect, now);
+  for (auto& suspect : late_in_agreement(now)) more |= add_suspicion(std::move(suspect), now);
+  if (more) {
+    WireWriter out;
+    std::size_t reasons = 0;
+    for (const auto& [rank, why] : suspicions_) {
+      const bool fits = (reasons += why.size()) <= kReasonsMax;
+      out.put(std::uint32_t{rank}).put_text(fits ? why : std::string());
+    }
+    written_ = out.take();
+    if (auto ok = store_.put(suspect_key(store_.rank()), written_); !ok) return ok;
+    if (auto ok = store_.put(kSuspicion, {}); !ok) return ok;
+    if (!unechoed_) unechoed_ = now;
   }
   // A store whose host hangs still takes writes. It shows only by not giving them back.
-  if (unechoed_ && store_.try_get(unechoed_->first)) unechoed_.reset();
-  if (unechoed_ && now - unechoed_->second > config_.timeout) {
+  if (unechoed_ && store_.try_get(suspect_key(store_.rank())) == written_) unechoed_.reset();
+  if (unechoed_ && now - *unechoed_ > config_.timeout) {
     return failed(name() +
                   ": the job's store does not answer; the process that hosts it (rank 0, "
                   "or the launcher) hangs");
@@ -108,36 +121,73 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
   return {};
 }
 
-bool ViewAgent::publishes() const noexcept {
+bool ViewAgent::add_suspicion(Suspicion one, TimePoint now) {
+  const bool known = std::any_of(suspicions_.begin(), suspicions_.end(),
+                                 [&](const auto& old) { return old.first == one.first; });
+  if (known || gone_[one.first] != 0) return false;
+  suspicions_.push_back(std::move(one));
+  suspicion_since_ = now;
+  return true;
+}
+
+std::vector<ViewAgent::Suspicion> ViewAgent::late_in_agreement(TimePoint now) {
+  // Nobody hears of these by rounds: whoever agrees waits at the boundary and begins none.
+  if (!open_ || open_->activated || now - open_->since <= config_.timeout) return {};
+  const std::string during = " the view of epoch " + std::to_string(epoch_ + 1) + " for a timeout";
+  std::vector<Suspicion> out;
+  for (const Rank member : open_->view.members) {
+    if (member == store_.rank() || gone_[member] != 0) continue;
+    if (store_.try_get(key("ack/" + std::to_string(member)))) continue;
+    out.emplace_back(member, "did not acknowledge" + during);
+  }
+  if (!out.empty()) return out;
+  const Rank first = first_in_charge();
+  if (first != store_.rank()) out.emplace_back(first, "did not commit" + during);
+  return out;
+}
+
+std::vector<ViewAgent::Suspicion> ViewAgent::suspicions_of(Rank by) const {
+  std::vector<Suspicion> out;
+  const auto bytes = store_.try_get(suspect_key(by));
+  if (!bytes) return out;
+  WireReader in(*bytes);
+  while (in.remaining() > 0) {
+    const auto rank = in.get<std::uint32_t>();
+    const auto why = in.get_bytes();
+    if (!why || *rank >= store_.world()) break;
+    out.emplace_back(*rank, text_in(*why));
+  }
+  return out;
+}
+
+void ViewAgent::count_votes() {
+  std::fill(votes_.begin(), votes_.end(), 0U);
+  if (!store_.try_get(kSuspicion)) return;
+  for (Rank by = 0; by < store_.world(); ++by) {
+    if (gone_[by] != 0) continue;
+    for (const auto& suspicion : suspicions_of(by)) ++votes_[suspicion.first];
+  }
+  for (Rank of = 0; of < store_.world(); ++of) {
+    if (gone_[of] != 0) votes_[of] = 0;
+  }
+}
+
+Rank ViewAgent::first_in_charge() const noexcept {
   Rank first = 0;
-  while (first < store_.rank() && (gone_[first] != 0 || suspected_by_us_[first] != 0)) ++first;
-  return first == store_.rank();
+  while (first < store_.rank() && (gone_[first] != 0 || votes_[first] != 0)) ++first;
+  return first;
 }
 
 Result<void> ViewAgent::evict_suspects(TimePoint now) {
   // Whoever most ranks cannot reach goes first; its own suspicions then count no more. Waiting a
   // little lets the reports of one incident come together.
   Rank worst = 0;
-  std::uint32_t most = 0;
-  std::string why;
-  for (Rank of = 0; of < store_.world(); ++of) {
-    std::uint32_t votes = 0;
-    std::string first;
-    for (Rank by = 0; by < store_.world(); ++by) {
-      if (gone_[of] != 0 || gone_[by] != 0) continue;
-      const auto text = store_.try_get(suspect_key(by, of));
-      if (!text) continue;
-      if (votes++ == 0) first = "rank " + std::to_string(by) + " says it " + text_in(*text);
-    }
-    if (votes > 0 && votes >= most && of != store_.rank()) {
-      worst = of;
-      most = votes;
-      why = first;
-    } else if (votes > most) {
-      most = votes;  // The majority suspects this rank: it must not judge the others.
-      worst = store_.rank();
-    }
+  for (Rank of = 1; of < store_.world(); ++of) {
+    // Of equal ones the highest, and this rank last: only a majority keeps it from judging.
+    const bool own = votes_[worst] == votes_[of] && of == store_.rank();
+    if (votes_[of] >= votes_[worst] && !own) worst = of;
   }
+  const std::uint32_t most = votes_[worst];
   if (most == 0) {
     suspicion_since_.reset();
     return {};
@@ -149,7 +199,15 @@ Result<void> ViewAgent::evict_suspects(TimePoint now) {
     return failed(name() + " leaves the job: " + std::to_string(most) +
                   " ranks say it makes no progress");
   }
-  return store_.create(verdict_key(), WireWriter().put(worst).put_text(why).take());
+  for (Rank by = 0; by < store_.world(); ++by) {
+    if (gone_[by] != 0) continue;
+    for (const auto& [rank, why] : suspicions_of(by)) {
+      if (rank != worst) continue;
+      const std::string text = "rank " + std::to_string(by) + " says it " + why;
+      return store_.create(verdict_key(), WireWriter().put(worst).put_text(text).take());
+    }
+  }
+  return {};
 }
 
 Result<void> ViewAgent::propose() {

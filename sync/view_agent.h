@@ -60,10 +60,12 @@ class ViewAgent {
     PlanReport plan;
     bool acknowledged = false;
     bool activated = false;
-    TimePoint since{};
+    TimePoint since{};  ///< It was taken in, or the last of its members was lost.
   };
 
-  Result<void> notice_losses();
+  using Suspicion = std::pair<Rank, std::string>;  ///< Who, and what it did: "says it <text>".
+
+  Result<void> notice_losses(TimePoint now);
   std::string who_holds_up();
   Result<void> report_suspects(TimePoint now);
   Result<void> evict_suspects(TimePoint now);
@@ -71,9 +73,16 @@ class ViewAgent {
   Result<void> commit();
   Result<void> follow(TimePoint now);
   Result<void> take_proposal(const Bytes& bytes, TimePoint now);
-  void lose(Rank rank);
+  void lose(Rank rank, TimePoint now);
   std::string verdict_key() const;
-  bool publishes() const noexcept;
+  /// Takes decisions: the lowest rank that is in the job and that nobody in it suspects. Where two
+  /// believe that they do, what is created first holds.
+  Rank first_in_charge() const noexcept;
+  bool publishes() const noexcept { return first_in_charge() == store_.rank(); }
+  bool add_suspicion(Suspicion one, TimePoint now);
+  std::vector<Suspicion> late_in_agreement(TimePoint now);
+  std::vector<Suspicion> suspicions_of(Rank by) const;
+  void count_votes();
   std::string key(std::string_view what) const;
   std::string name() const;
 
@@ -83,9 +92,12 @@ class ViewAgent {
   std::uint32_t epoch_ = 0;
   std::uint32_t verdicts_ = 0;  ///< Evictions taken in so far.
   std::vector<Rank> members_;   ///< Of the view in force.
-  std::vector<std::uint8_t> gone_, suspected_by_us_;
+  std::vector<std::uint8_t> gone_;
+  std::vector<std::uint32_t> votes_;   ///< Ranks in the job that suspect each of those in it.
+  std::vector<Suspicion> suspicions_;  ///< Ours, each rank once.
+  Bytes written_;                      ///< They as they were published last.
   std::optional<TimePoint> suspicion_since_;
-  std::optional<std::pair<std::string, TimePoint>> unechoed_;  ///< Written, not heard back yet.
+  std::optional<TimePoint> unechoed_;  ///< When written_ was, if it has not been heard back yet.
   std::optional<Open> open_;
   PlanHistory history_;  ///< Of the views compiled so far; every rank compiles each once, in order.
   PlanReport plan_;

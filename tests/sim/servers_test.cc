@@ -6,6 +6,7 @@
 namespace selmcast {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using testing_jobs::config;
 using testing_jobs::initial;
@@ -116,6 +117,26 @@ TEST(Servers, AnotherRankServesWhenTheServerDies) {
       for (const float x : parameters[r]) ASSERT_TRUE(x >= 0.0F && x < 1.0F);
     }
     EXPECT_EQ(result->failed_ranks, std::vector<Rank>{0});
+  }
+}
+
+// Shards move with the view, so both rounds of an exchange must be of one view: what the living
+// server gathered is handed out, and no server's own values instead of it.
+TEST(Servers, AServersDeathInAnExchangeLosesNobodysPart) {
+  for (int tenths = 5; tenths < 400; tenths += 7) {
+    auto job_config = config("route=ps:2", 6);
+    job_config.rounds = 4;
+    std::vector<std::vector<float>> parameters;
+    for (Rank r = 0; r < 6; ++r) parameters.emplace_back(100'000, static_cast<float>(r));
+    SimJob job(job_config, parameters);
+    job.at(TimePoint(microseconds(100 * tenths)), [](SimJob& j) { j.kill(0, milliseconds(2)); });
+    const auto result = job.run();
+    ASSERT_TRUE(result);
+    for (Rank r = 1; r < 6; ++r) {
+      ASSERT_EQ(result->errors[r], "");
+      // The mean of 0..5, or of 1..5 where rank 0's part did not arrive.
+      for (const float x : parameters[r]) ASSERT_TRUE(x == 2.5F || x == 3.0F) << tenths << " " << x;
+    }
   }
 }
 
