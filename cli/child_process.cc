@@ -67,8 +67,12 @@ std::vector<std::string> ChildProcess::read_lines() {
 }
 
 std::optional<int> ChildProcess::ended() {
+  if (status_) return status_;
   int status = 0;
-  if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+  const pid_t got = ::waitpid(pid_, &status, WNOHANG);
+  if (got == pid_) status_ = status;
+  // Somebody else reaped it: how it ended is lost, and that it did is not.
+  if (got < 0 && errno == ECHILD) status_ = W_EXITCODE(1, 0);
   return status_;
 }
 

@@ -36,12 +36,15 @@ std::string_view without_program(std::string_view line) {
   return line.starts_with(name) ? line.substr(name.size()) : line;
 }
 
-/// Signals that ask for the end set a flag while this lives.
+/// Signals that ask for the end set a flag while this lives. And children are not reaped behind our
+/// back, as they are where SIGCHLD is ignored, which is inherited.
 class SignalGuard {
  public:
   SignalGuard() {
     interrupted = 0;
     struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &action, &old_child_);
     action.sa_handler = on_signal;
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
       ::sigaction(kSignals[i], &action, &old_[i]);
@@ -51,11 +54,13 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
   ~SignalGuard() {
     for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &old_[i], nullptr);
+    ::sigaction(SIGCHLD, &old_child_, nullptr);
   }
 
  private:
   static constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
   std::array<struct sigaction, kSignals.size()> old_{};
+  struct sigaction old_child_ {};
 };
 
 class Launch {

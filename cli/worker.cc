@@ -19,6 +19,8 @@ struct WorkerCommand {
   RunOptions options;
 };
 
+constexpr Duration kLastWords = std::chrono::seconds(2);
+
 /// Waits until every rank has left or is lost, so that the store outlives its users.
 void wait_for_departure(const StoreServer& server, std::uint32_t world, Duration timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -76,8 +78,13 @@ Result<void> run_worker(const WorkerCommand& command) {
     print_notice("--json: rank 0 writes the job's result, this rank writes none");
   }
   auto result = run_rank(command.options, place);
+  if (server != nullptr) {
+    // After a failure too, for a while: the others hear from the store why the job ends.
+    const Duration patience = timeout_of(command.options);
+    wait_for_departure(*server, place.world,
+                       result ? patience : std::min<Duration>(patience, kLastWords));
+  }
   if (server != nullptr && result) {
-    wait_for_departure(*server, place.world, timeout_of(command.options));
     const auto document = collect(*server, place.world);
     if (json->human() != nullptr) std::fputs(job_table(document).c_str(), json->human());
     if (auto ok = json->write(document); !ok) return ok;

@@ -23,7 +23,11 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   if (running_) {
     done += current_->sender->progress(now);
     current_->receiver->progress(now);
-    if (const auto bad = current_->receiver->digest_mismatch()) fail_mismatch(*bad);
+    // The round stays open, so that nobody takes its result for one.
+    if (const auto bad = current_->receiver->digest_mismatch()) {
+      fail_mismatch(*bad);
+      return done;
+    }
   }
   port_->flush();
   if (port_->broken()) fail_broken();

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/checksum.h"
+#include "multicast/frame.h"
 
 namespace selmcast {
 
@@ -23,6 +24,7 @@ std::optional<std::uint64_t> number_in(const Bytes& bytes) {
 }
 
 constexpr std::size_t kVerdictMax = 1024;
+constexpr std::uint32_t kFrameLeast = kFrameHeaderBytes + 64;
 
 Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
                         const std::string& ours, Rank self) {
@@ -72,6 +74,11 @@ Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const Roster
     if (!bytes) return std::move(bytes).error();
     auto entry = parse_roster_entry(*bytes);
     if (!entry) return bad_input(rank_name(rank) + ": " + entry.error().message);
+    if (entry->max_frame_bytes < kFrameLeast) {
+      return bad_input(rank_name(rank) + " takes frames of " +
+                       std::to_string(entry->max_frame_bytes) + " bytes at most; " +
+                       std::to_string(kFrameLeast) + " are the least");
+    }
     for (const auto& [what, theirs, ours] :
          {std::tuple{"transport", &entry->transport, &own.transport},
           std::tuple{"policy", &entry->policy, &own.policy}}) {
@@ -136,7 +143,7 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
   };
   if (!own) {
     const std::string why = rank_name(store.rank()) + " could not start: " + own.error().message;
-    if (auto ok = decide(why.substr(0, kVerdictMax)); !ok) return ok;
+    static_cast<void>(decide(why.substr(0, kVerdictMax)));  // Its own reason counts more here.
     return own;
   }
   const auto key = [](Rank rank) { return "set-up/" + std::to_string(rank); };

@@ -241,6 +241,10 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   auto view = parse_view(bytes);
   if (!view) return failed(name() + ": the published view is malformed: " + view.error().message);
   const auto& members = view->members;
+  if (view->epoch != epoch_ + 1 || members.empty() || members.back() >= store_.world()) {
+    return failed(name() + ": the published view of epoch " + std::to_string(view->epoch) +
+                  " is not one of this job");
+  }
   if (!std::binary_search(members.begin(), members.end(), store_.rank())) {
     return failed(name() + " is not a member of epoch " + std::to_string(view->epoch));
   }

@@ -1,6 +1,7 @@
 #include "selmcast/worker.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <thread>
 
@@ -59,16 +60,33 @@ class JoinedWorker final : public Worker {
   Result<void> open();
   Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
-  void push_layer(std::size_t layer) override { engine_->push_layer(layer); }
-  Result<void> wait_layer(std::size_t layer) override { return engine_->wait_layer(layer); }
-  void push() override { stepper_->push(); }
-  Result<RoundReport> wait() override { return stepper_->wait(); }
-  Result<std::vector<RoundReport>> step() override { return stepper_->step(); }
-  Result<std::vector<RoundReport>> finish() override { return stepper_->finish(); }
+  void push_layer(std::size_t layer) override {
+    SELMCAST_CHECK(control_ != nullptr && layers_ > 0, "push_layer() comes after add_layers()");
+    engine_->push_layer(layer);
+  }
+  Result<void> wait_layer(std::size_t layer) override;
+  void push() override {
+    SELMCAST_CHECK(control_ != nullptr, "push() comes after add_parameters() has succeeded");
+    stepper_->push();
+  }
+  Result<RoundReport> wait() override {
+    if (auto ok = started(); !ok) return std::move(ok).error();
+    return stepper_->wait();
+  }
+  Result<std::vector<RoundReport>> step() override {
+    if (auto ok = started(); !ok) return std::move(ok).error();
+    return stepper_->step();
+  }
+  Result<std::vector<RoundReport>> finish() override {
+    if (auto ok = started(); !ok) return std::move(ok).error();
+    return stepper_->finish();
+  }
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
-  std::vector<Rank> failed_ranks() const override { return control_->failed_ranks(); }
-  PlanReport plan() const override { return control_->plan(); }
+  std::vector<Rank> failed_ranks() const override {
+    return control_ == nullptr ? std::vector<Rank>() : control_->failed_ranks();
+  }
+  PlanReport plan() const override { return control_ == nullptr ? PlanReport() : control_->plan(); }
   std::vector<std::string> notices() const override {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
@@ -86,11 +104,15 @@ class JoinedWorker final : public Worker {
   Result<void> leave() override;
 
  private:
+  /// Error: rounds and meetings come after add_parameters() or add_layers() has succeeded.
+  Result<void> started() const;
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
   EngineConfig engine_config(std::span<const std::size_t> layers) const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
   void shut_down(bool goodbye);
+  Result<void> add_values(const Rendezvous& store, const std::string& key,
+                          std::span<const std::byte> ranks, std::vector<double>& sums) const;
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
                        Duration timeout);
 
@@ -105,7 +127,9 @@ class JoinedWorker final : public Worker {
   std::optional<EngineRounds> rounds_;
   std::optional<Stepper> stepper_;
   std::unique_ptr<ControlThread> control_;
-  std::atomic<bool> stop_driver_{false};  ///< Release in shut_down(), acquire in drive().
+  std::size_t layers_ = 0;                      ///< 0: all are handed over together.
+  std::map<std::string, std::uint32_t> means_;  ///< Calls of mean_of(), by tag.
+  std::atomic<bool> stop_driver_{false};        ///< Release in shut_down(), acquire in drive().
   std::thread driver_;
 };
 
@@ -140,6 +164,7 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
                                       std::span<const std::size_t> sizes) {
   if (auto ok = check_layers(policy_, gradients.size(), sizes); !ok) return ok;
   if (auto ok = agree_on_layers(*store_, sizes, config_.timeout); !ok) return ok;
+  layers_ = sizes.size();
   return add(gradients, sizes);
 }
 
@@ -203,6 +228,22 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
 }
 
+Result<void> JoinedWorker::started() const {
+  if (control_ != nullptr) return {};
+  return bad_input("rank " + std::to_string(config_.rank) +
+                   " has no parameters: add_parameters() or add_layers() comes first, and must "
+                   "have succeeded");
+}
+
+Result<void> JoinedWorker::wait_layer(std::size_t layer) {
+  if (auto ok = started(); !ok) return ok;
+  if (layer >= layers_) {
+    return bad_input("wait_layer(): layer " + std::to_string(layer) +
+                     " does not exist; there are " + std::to_string(layers_));
+  }
+  return engine_->wait_layer(layer);
+}
+
 void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
@@ -233,31 +274,57 @@ Result<void> JoinedWorker::barrier(const std::string& key, Bytes value, const st
 }
 
 Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values, std::string tag) {
+  if (auto ok = started(); !ok) return std::move(ok).error();
   WireWriter own;
   for (const double v : values) own.put(std::bit_cast<std::uint64_t>(v));
-  const std::string key = "mean/" + tag;
+  const std::string key = "mean/" + tag + "/" + std::to_string(means_[tag]++);
   auto met = barrier(key, own.take(), "for all ranks' values of " + tag, 4 * config_.timeout);
   if (!met) return std::move(met).error();
+  // A rank may leave the job just now, so the first one that came this far says whose values count.
   std::vector<double> sums(values.size(), 0.0);
-  std::uint32_t count = 0;
+  bool told = false;
   auto added = control_->run_until(
-      [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {
+      [&](Rendezvous& store, const ViewAgent& agent) -> std::optional<Result<void>> {
+        const std::string counted = key + "/of";
+        const auto ranks = store.try_get(counted);
+        if (ranks) return add_values(store, key, *ranks, sums);
+        if (std::exchange(told, true)) return std::nullopt;
+        WireWriter out;
         for (Rank r = 0; r < store.world(); ++r) {
-          const auto bytes = store.try_get(key + "/" + std::to_string(r));
-          if (!bytes || bytes->size() != values.size() * 8) continue;
-          WireReader in(*bytes);
-          for (auto& sum : sums) sum += std::bit_cast<double>(*in.get<std::uint64_t>());
-          ++count;
+          if (agent.alive(r) && store.try_get(key + "/" + std::to_string(r))) out.put(r);
         }
-        return Result<void>();
+        if (auto ok = store.create(counted, out.take()); !ok) return ok;
+        return std::nullopt;
       },
       config_.timeout, "for the store");
   if (!added) return std::move(added).error();
-  for (auto& sum : sums) sum /= std::max(count, 1U);
   return sums;
 }
 
+Result<void> JoinedWorker::add_values(const Rendezvous& store, const std::string& key,
+                                      std::span<const std::byte> ranks,
+                                      std::vector<double>& sums) const {
+  WireReader in(ranks);
+  std::uint32_t count = 0;
+  for (; in.remaining() > 0; ++count) {
+    const auto rank = in.get<std::uint32_t>();
+    const auto bytes =
+        rank ? store.try_get(key + "/" + std::to_string(*rank)) : std::optional<Bytes>();
+    if (!bytes || bytes->size() != sums.size() * sizeof(std::uint64_t)) {
+      return bad_input("mean_of(): rank " + (rank ? std::to_string(*rank) : "?") + " gave " +
+                       (bytes ? std::to_string(bytes->size() / sizeof(std::uint64_t)) : "no") +
+                       " values and rank " + std::to_string(config_.rank) + " " +
+                       std::to_string(sums.size()) + "; all give equally many");
+    }
+    WireReader values(*bytes);
+    for (auto& sum : sums) sum += std::bit_cast<double>(*values.get<std::uint64_t>());
+  }
+  for (auto& sum : sums) sum /= std::max(count, 1U);
+  return {};
+}
+
 Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> value) {
+  if (auto ok = started(); !ok) return ok;
   const std::string key = "result/" + std::to_string(config_.rank) + "/" + tag;
   return control_->run_until(
       [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {

@@ -82,6 +82,16 @@ class Interrupted(unittest.TestCase):
                 self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
                 self.assertEqual(kill_test.leftovers(folder), [])
 
+    def test_a_starter_that_ignores_its_childrens_ends(self):
+        """Ignoring SIGCHLD is inherited, and then the kernel reaps children itself."""
+        done = subprocess.run(
+            [kill_test.jobs.PROGRAM, "run", "--workers", "2", "--params-bytes", "4096", "--rounds",
+             "1", "--transport", "shm", "--policy", "select=all", "--json", "-"],
+            capture_output=True, text=True, timeout=60, check=False,
+            preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["verified"])
+
     def test_what_a_killed_launcher_leaves_goes_with_the_next_start(self):
         with tempfile.TemporaryDirectory(prefix="selmcast-") as folder:
             job = kill_test.start_job("shm", folder)

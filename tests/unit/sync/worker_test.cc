@@ -1,6 +1,7 @@
 // Whole workers with their threads, several in one process, over real transports.
 #include "selmcast/worker.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -250,6 +251,42 @@ TEST_P(Workers, ARankThatLeavesWithoutGoodbyeIsNamedAndTheOthersGoOn) {
     EXPECT_EQ(worker.plan().members, 3U);
     EXPECT_TRUE(worker.leave());
   });
+}
+
+TEST_P(Workers, MeansOfOneTagAreOfTheirCall) {
+  run(3, "select=all", [](Worker& worker, std::vector<float>&) {
+    for (const double scale : {1.0, 10.0, -3.0}) {
+      const double own[] = {scale * worker.rank(), scale};
+      const auto mean = worker.mean_of(own, "loss");
+      ASSERT_TRUE(mean) << mean.error().message;
+      EXPECT_EQ(*mean, (std::vector<double>{scale, scale}));
+    }
+    const std::vector<double> uneven(worker.rank() == 1 ? 3 : 2);
+    const auto refused = worker.mean_of(uneven, "loss");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message,
+                testing::HasSubstr(worker.rank() == 1 ? "rank 0 gave 2" : "rank 1 gave 3"));
+    EXPECT_TRUE(worker.leave());
+  });
+}
+
+TEST_P(Workers, WithoutParametersThereAreNoRounds) {
+  serve(1);
+  auto joined = Worker::join(config(0, 1, "select=all"));
+  ASSERT_TRUE(joined) << joined.error().message;
+  Worker& worker = **joined;
+  EXPECT_TRUE(worker.failed_ranks().empty());
+  EXPECT_EQ(worker.plan().members, PlanReport().members);
+  const double value = 1.0;
+  for (const Error& error : {worker.wait().error(), worker.step().error(), worker.finish().error(),
+                             worker.wait_layer(0).error(), worker.mean_of({&value, 1}, "x").error(),
+                             worker.publish("x", {}).error()}) {
+    EXPECT_THAT(error.message, testing::HasSubstr("add_parameters() or add_layers() comes first"));
+  }
+  std::vector<float> parameters(kCount, 1.0F);
+  ASSERT_TRUE(worker.add_parameters(parameters));
+  EXPECT_THAT(worker.wait_layer(0).error().message, testing::HasSubstr("layer 0 does not exist"));
+  EXPECT_TRUE(worker.leave());
 }
 
 TEST_P(Workers, LossOfTheStoreEndsTheJobWithAReason) {
