@@ -133,11 +133,11 @@ class Worker {
   /// begun by an earlier call).
   virtual Result<std::vector<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
-  /// all ranks that lived to the end then hold equal parameters; mix=stale: the mean of all;
-  /// mix=cumulative: k rounds, and all are equal). Under overlap it waits for the ranks that still
-  /// step; under bsp and periodic all ranks must have stepped equally often. Under ssp and async it
-  /// sends the last steps, waits until all live ranks have come here, merges, and nothing but
-  /// leave() may follow.
+  /// all ranks that lived to the end then hold equal parameters, or differ by what a rank that died
+  /// in the very last round had sent; mix=stale: the mean of all; mix=cumulative: k rounds, and all
+  /// are equal). Under overlap it waits for the ranks that still step; under bsp and periodic all
+  /// ranks must have stepped equally often. Under ssp and async it sends the last steps, waits
+  /// until all live ranks have come here, merges, and nothing but leave() may follow.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;

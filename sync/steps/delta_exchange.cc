@@ -157,7 +157,7 @@ void DeltaExchange::depart(bool last) {
     }
     if (element_ != WireElement::f32) round_off();
   }
-  stream_[values_ + kLastWord] = last ? 1.0F : 0.0F;
+  stream_[values_ + kLastWord] = !last ? 0.0F : says_all_last_ ? 2.0F : 1.0F;
   stream_[values_ + kFingerprintWord] =
       coordinates_ ? static_cast<float>(coordinates_->fingerprint(values_)) : 0.0F;
 }
@@ -165,8 +165,10 @@ void DeltaExchange::depart(bool last) {
 void DeltaExchange::arrive(std::uint32_t ranks) {
   take_over();
   // Half of the least that one rank out of 65 535 can change a mean by.
-  constexpr float kAll = 1.0F - 0.5F / 65'536.0F;
-  all_last_ = stream_[values_ + kLastWord] > kAll;
+  constexpr float kOne = 0.5F / 65'536.0F;
+  const float last = stream_[values_ + kLastWord];
+  all_last_ = last > 1.0F - kOne;
+  ended_ = says_all_last_ || last > 1.0F + kOne;
   if (!coordinates_) {
     std::copy_n(stream_.begin(), values_, agreed_.begin());
     return hand_back();

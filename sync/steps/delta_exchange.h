@@ -65,7 +65,12 @@ class DeltaExchange {
   void arrive(std::uint32_t ranks);
   /// All ranks heard in the last round had said that they will do nothing more.
   bool all_last() const noexcept { return all_last_; }
-  /// Rounds that exchange what is left in `own` of all ranks, to be run after all_last(): 0 when
+  /// From now on this rank says that it has seen all_last() in a round that lacked nobody.
+  void say_all_last() noexcept { says_all_last_ = true; }
+  /// Some rank said so in the last round, this one included: the round was everybody's last one.
+  /// Not the first with all_last(), which a rank that dies in it may have shown to some only.
+  bool ended() const noexcept { return ended_; }
+  /// Rounds that exchange what is left in `own` of all ranks, to be run after ended(): 0 when
   /// everything travels in every round.
   std::uint32_t flush_rounds() const noexcept;
   /// Makes the next flush_rounds() rounds exchange every coordinate once.
@@ -101,7 +106,7 @@ class DeltaExchange {
   std::vector<float> agreed_, own_, base_, stream_;
   std::vector<float> under_way_, change_;  ///< With coordinates only.
   std::uint32_t blocks_left_ = 0, mismatches_ = 0;
-  bool all_last_ = false;
+  bool all_last_ = false, says_all_last_ = false, ended_ = false;
 };
 
 }  // namespace selmcast

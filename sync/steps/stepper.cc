@@ -169,7 +169,9 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     // The round under way carries no such word of this rank yet.
     do {
       if (auto ok = run(true); !ok) return std::move(ok).error();
-    } while (!exchange_->all_last());
+      // What a server would have handed out is this rank's own word where the server died.
+      if (exchange_->all_last() && reports.back().given_up.empty()) exchange_->say_all_last();
+    } while (!exchange_->ended());
   } else if (steps_ > 0) {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }

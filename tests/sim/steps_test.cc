@@ -182,6 +182,46 @@ TEST_P(Systems, SurvivorsEndWithEqualParameters) {
   }
 }
 
+// Nobody knows which round is the last until it comes. A rank that dies just then may have been
+// heard by some of the others only; no living one may be taken for dead by those.
+TEST(OverlapEnds, NobodyIsLeftBehindWhenARankDiesInTheLastRounds) {
+  constexpr std::uint32_t kJob = 5;
+  int deaths = 0;
+  for (const char* const policy : {"osp", "losp", "osp route=ps:1", "osp route=ps:2"}) {
+    for (Rank victim = 0; victim < kJob; ++victim) {
+      for (int at = 6'000; at < 22'000; at += 370) {
+        auto job_config = config(policy, kJob, 50'000);
+        job_config.timeout = milliseconds(300);
+        std::vector<std::vector<float>> parameters(kJob, std::vector<float>(3000, 0.0F));
+        SimJob job(job_config, parameters);
+        job.at(TimePoint(microseconds(at)),
+               [victim](SimJob& j) { j.kill(victim, milliseconds(2)); });
+        const auto result = job.run([&](Rank r) -> SimJob::Application {
+          return [&, r](SimRank& rank, Stepper& stepper) -> Result<void> {
+            for (std::uint32_t step = 0; step < 8 + 2 * r; ++step) {
+              rank.compute(microseconds(700));
+              for (auto& w : parameters[r]) w += 1.0F;
+              if (auto ok = stepper.step(); !ok) return ok.error();
+            }
+            auto rest = stepper.finish();
+            return rest ? Result<void>() : rest.error();
+          };
+        });
+        ASSERT_TRUE(result);
+        ASSERT_FALSE(result->timed_out);
+        for (Rank r = 0; r < kJob; ++r) {
+          if (r == victim) continue;
+          ASSERT_EQ(result->errors[r], "")
+              << policy << ": rank " << victim << " killed at " << at << " us, rank " << r;
+        }
+        for (const Rank lost : result->failed_ranks) EXPECT_EQ(lost, victim);
+        deaths += result->failed_ranks.empty() ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(deaths, 200) << "most kills came after the end";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Systems,
                          testing::Values("osp", "losp", "osp2", "osp2 pace=stages:0.3", "slim",
                                          "losp route=ps:1", "osp2 route=ps:2", "slim route=ps:2"));
