@@ -11,6 +11,7 @@
 
 #include "transport/arena.h"
 #include "transport/verbs/explain.h"
+#include "transport/verbs/ipoib.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -142,8 +143,13 @@ Result<DevicePort> examine(ibv_context* context, std::uint8_t number, int gid_in
   out.lid = attributes.lid;
   out.mtu = attributes.active_mtu;
   out.mtu_bytes = 128U << static_cast<unsigned>(attributes.active_mtu);
-  out.interface_index = table[*chosen].interface_index;
-  out.interface_name = interface_of(out.interface_index);
+  if (out.kind == GidKind::infiniband) {
+    out.interface_name = ipoib_interface(out.gid, interfaces_folder());
+    out.interface_index = if_nametoindex(out.interface_name.c_str());
+  } else {
+    out.interface_index = table[*chosen].interface_index;
+    out.interface_name = interface_of(out.interface_index);
+  }
   out.numa_node = numa_node_of_rdma_device(device);
   return out;
 }
@@ -167,9 +173,12 @@ Result<DevicePort> first_port(ibv_context* context, const PortWish& wish, int po
 }
 
 std::string usable_text(const DevicePort& port) {
+  const bool no_groups =
+      port.kind == GidKind::infiniband && !interface_ipv4(port.interface_name).has_value();
   return "verbs: " + port.text() +
          (port.interface_name.empty() ? "" : " on " + port.interface_name) + ", frames of up to " +
-         std::to_string(port.mtu_bytes) + " bytes";
+         std::to_string(port.mtu_bytes) + " bytes" +
+         (no_groups ? "; needs " + ipoib_address_wanted(port) : "");
 }
 
 /// Without a port yet.
@@ -247,6 +256,12 @@ std::optional<std::size_t> choose_gid(const std::vector<GidEntry>& table, int li
     if (kind && (!best || *kind < *kind_of(table[*best], link_layer))) best = i;
   }
   return best;
+}
+
+std::string ipoib_address_wanted(const DevicePort& port) {
+  return "an IPv4 address on its IPoIB interface to join groups; " +
+         (port.interface_name.empty() ? "modprobe ib_ipoib, ip addr add ADDRESS dev ib0"
+                                      : "ip addr add ADDRESS dev " + port.interface_name);
 }
 
 std::string gid_text(const ibv_gid& gid) {

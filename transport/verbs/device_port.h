@@ -72,6 +72,9 @@ Result<OpenedPort> open_port(const PortWish& wish);
 /// Every port of every device with what makes it usable or not; one line each, for `doctor`.
 std::vector<std::string> describe_ports();
 
+/// "an IPv4 address on its IPoIB interface to join groups; ..." with the command.
+std::string ipoib_address_wanted(const DevicePort& port);
+
 std::string gid_text(const ibv_gid& gid);
 
 }  // namespace selmcast::verbs

@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 
@@ -15,6 +13,7 @@
 
 #include "base/clock.h"
 #include "transport/verbs/explain.h"
+#include "transport/verbs/ipoib.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -31,21 +30,6 @@ std::string group_text(std::uint32_t ipv4) {
   const in_addr address{.s_addr = htonl(ipv4)};
   inet_ntop(AF_INET, &address, text.data(), text.size());
   return text.data();
-}
-
-std::optional<std::uint32_t> address_of_interface(const std::string& name) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
-  std::optional<std::uint32_t> out;
-  for (const ifaddrs* at = list; at != nullptr && !out; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || name != at->ifa_name)
-      continue;
-    sockaddr_in address{};
-    std::memcpy(&address, at->ifa_addr, sizeof address);
-    out = ntohl(address.sin_addr.s_addr);
-  }
-  freeifaddrs(list);
-  return out;
 }
 
 /// By which events name their group.
@@ -336,12 +320,9 @@ class SocketJoin final : public GroupJoin {
 Result<std::unique_ptr<GroupJoin>> make_cm_join(const DevicePort& port) {
   std::optional<std::uint32_t> source;
   if (port.kind == GidKind::infiniband) {
-    source = address_of_interface(port.interface_name);
+    source = interface_ipv4(port.interface_name);
     if (!source) {
-      return unavailable("verbs: " + port.text() +
-                         " needs an IPv4 address on its IPoIB interface to join groups; ip addr "
-                         "add ADDRESS dev " +
-                         (port.interface_name.empty() ? "ib0" : port.interface_name));
+      return unavailable("verbs: " + port.text() + " needs " + ipoib_address_wanted(port));
     }
   } else {
     std::uint32_t network = 0;

@@ -56,7 +56,7 @@ TEST_F(Groups, SendersOnEthernetJoinNothing) {
 }
 
 TEST_F(Groups, OnInfinibandAllShareOneMembershipUntilTheLastLeaves) {
-  be_infiniband();
+  const auto interfaces = be_infiniband();
   RankOn a("fake0"), b("fake1");
   auto first = a.join(1, JoinAs::send_only), second = a.join(1, JoinAs::send_only);
   EXPECT_EQ(memberships(), 1);
@@ -80,7 +80,7 @@ TEST_F(Groups, OnInfinibandAllShareOneMembershipUntilTheLastLeaves) {
 }
 
 TEST_F(Groups, WhereSendOnlyIsRefusedSendersJoinInFull) {
-  be_infiniband();
+  const auto interfaces = be_infiniband();
   RankOn a;
   fake::world().fail("rdma_join_multicast_ex", 1, ENOSYS);
   auto sender = a.join(1, JoinAs::send_only);
@@ -94,7 +94,7 @@ TEST_F(Groups, WhereSendOnlyIsRefusedSendersJoinInFull) {
 }
 
 TEST_F(Groups, AReceiverThatIsRefusedLeavesTheSenderItsMembership) {
-  be_infiniband();
+  const auto interfaces = be_infiniband();
   RankOn a;
   auto sender = a.join(1, JoinAs::send_only);
   fake::world().fail("rdma_join_multicast_ex", 1, ENOMEM);
@@ -102,15 +102,6 @@ TEST_F(Groups, AReceiverThatIsRefusedLeavesTheSenderItsMembership) {
   EXPECT_EQ(memberships(), 1);
   sender.reset();
   EXPECT_EQ(memberships(), 0);
-}
-
-TEST_F(Groups, InfinibandNeedsAnAddressOnItsInterface) {
-  be_infiniband();
-  fake::world().devices[0].ports[0].gids[0].interface_index = 0;
-  const auto got = try_open("fake0");
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().kind, ErrorKind::unavailable);
-  EXPECT_THAT(got.error().message, HasSubstr("ip addr add ADDRESS dev ib0"));
 }
 
 TEST_F(Groups, WithIpv6GidsASocketJoins) {

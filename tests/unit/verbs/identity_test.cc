@@ -151,11 +151,8 @@ TEST_F(Renamed, ALidOnInfinibandOnly) {
     RankOn ethernet("fake0");
     EXPECT_EQ(relabel(ethernet), "");
   }
-  auto& port = fake::world().devices[0].ports[0];
-  port.link_layer = IBV_LINK_LAYER_INFINIBAND;
-  port.lid = 4;
-  // Groups of InfiniBand need an interface with an IPv4 address; any will do here.
-  for (auto& gid : port.gids) gid.interface_index = 1;  // lo
+  const auto interfaces = be_infiniband();
+  fake::world().devices[0].ports[0].lid = 4;
   RankOn infiniband("fake0");
   EXPECT_THAT(relabel(infiniband), AllOf(HasSubstr("LID 4 has become 9"), HasSubstr("fake0")));
 }

@@ -15,7 +15,7 @@ class RenewedGroups : public testing::Test {
  protected:
   void SetUp() override {
     fake::reset(2);
-    be_infiniband();
+    interfaces_ = be_infiniband();
   }
   void TearDown() override { expect_nothing_alive("renewals"); }
 
@@ -36,6 +36,9 @@ class RenewedGroups : public testing::Test {
       return at.received.size() > before;
     });
   }
+
+ private:
+  std::unique_ptr<Interfaces> interfaces_;
 };
 
 TEST_F(RenewedGroups, FramesFlowAgainUnderTheNewLid) {

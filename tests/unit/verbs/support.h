@@ -6,6 +6,9 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "tests/unit/verbs/fake/fake.h"
+#include "transport/verbs/ipoib.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace selmcast::verbs_test {
@@ -47,13 +51,51 @@ inline std::unique_ptr<Transport> open(const std::string& devices = "fake0", boo
   return open(config);
 }
 
-/// Turns every fake device into one of an InfiniBand port.
-inline void be_infiniband() {
-  for (fake::Device& device : fake::world().devices) {
-    device.ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
-    device.ports[0].lid = 5;
-    device.ports[0].gids[0].interface_index = 1;  // loopback, which has an IPv4 address
+/// A folder in the place of /sys/class/net, as long as this lives.
+class Interfaces {
+ public:
+  Interfaces() {
+    std::string name = testing::TempDir() + "interfaces-XXXXXX";
+    EXPECT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = verbs::interfaces_folder() = name;
   }
+  ~Interfaces() {
+    verbs::interfaces_folder() = "/sys/class/net";
+    std::filesystem::remove_all(folder_);
+  }
+  Interfaces(const Interfaces&) = delete;
+  Interfaces& operator=(const Interfaces&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  void write(const std::string& interface, const std::string& file, const std::string& text) const {
+    std::filesystem::create_directories(folder_ + "/" + interface);
+    std::ofstream(folder_ + "/" + interface + "/" + file) << text << "\n";
+  }
+  /// An interface of the port whose GIDs end in these eight bytes.
+  void add(const std::string& interface, const std::string& identifier,
+           const std::string& pkey = "0xffff") const {
+    write(interface, "type", "32");
+    write(interface, "address", "80:00:02:08:fe:80:00:00:00:00:00:00:" + identifier);
+    write(interface, "pkey", pkey);
+  }
+
+ private:
+  std::string folder_;
+};
+
+/// Turns every fake device into one of an InfiniBand port. Loopback, which has an IPv4 address,
+/// stands for the interface of all of them, so their GIDs differ in their prefixes only.
+inline std::unique_ptr<Interfaces> be_infiniband() {
+  std::uint8_t prefix = 0;
+  for (fake::Device& device : fake::world().devices) {
+    fake::Port& port = device.ports[0];
+    port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    port.lid = 5;
+    port.gids[0].raw = {0xFE, 0x80, 0, 0, 0, 0, 0, prefix++, 2, 0, 0, 0, 0, 0, 0, 1};
+  }
+  auto out = std::make_unique<Interfaces>();
+  out->add("lo", "02:00:00:00:00:00:00:01");
+  return out;
 }
 
 /// What must hold when every transport is gone.

@@ -197,14 +197,16 @@ int ibv_query_port(ibv_context* context, std::uint8_t number, _compat_ibv_port_a
 int _ibv_query_gid_ex(ibv_context* context, std::uint32_t number, std::uint32_t index,
                       ibv_gid_entry* out, std::uint32_t, std::size_t) {
   if (const int error = fails("ibv_query_gid_ex")) return error;
-  for (const Gid& gid : device_of(context).ports.at(number - 1U).gids) {
+  const Port& port = device_of(context).ports.at(number - 1U);
+  const bool ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+  for (const Gid& gid : port.gids) {
     if (gid.index != index) continue;
     *out = {};
     std::memcpy(out->gid.raw, gid.raw.data(), gid.raw.size());
     out->gid_index = index;
     out->port_num = number;
     out->gid_type = gid.type;
-    out->ndev_ifindex = gid.interface_index;
+    out->ndev_ifindex = ethernet ? gid.interface_index : 0;  // as the kernel does
     return 0;
   }
   return ENODATA;
