@@ -40,7 +40,7 @@ FEW, MORE = 2, 6
 def worker(rank, policy, rounds, port, count):
     return (f"{PROGRAM} worker --rank {rank} --world 2 --rendezvous tcp://g0:{port} "
             f"--device rxe{rank} --params-bytes {4 * count} --rounds {rounds} --transport verbs "
-            f"--mtu 1024 --timeout 90 --links $RXE_XCHG/links.json --init seed:5 "
+            f"--mtu 1076 --timeout 90 --links $RXE_XCHG/links.json --init seed:5 "
             f"--policy '{policy}'")
 
 

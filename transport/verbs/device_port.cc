@@ -12,6 +12,7 @@
 #include "transport/arena.h"
 #include "transport/verbs/explain.h"
 #include "transport/verbs/ipoib.h"
+#include "transport/verbs/packet_size.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -142,7 +143,7 @@ Result<DevicePort> examine(ibv_context* context, std::uint8_t number, int gid_in
   out.kind = *kind_of(table[*chosen], attributes.link_layer);
   out.lid = attributes.lid;
   out.mtu = attributes.active_mtu;
-  out.mtu_bytes = 128U << static_cast<unsigned>(attributes.active_mtu);
+  out.mtu_bytes = bytes_of(attributes.active_mtu);
   if (out.kind == GidKind::infiniband) {
     out.interface_name = ipoib_interface(out.gid, interfaces_folder());
     out.interface_index = if_nametoindex(out.interface_name.c_str());

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "transport/verbs/explain.h"
+#include "transport/verbs/packet_size.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::uint8_t kUnicastHops = 64;
 constexpr std::uint8_t kGroupHops = 1;  // stays within the subnet, like the UDP backend's
 constexpr std::uint32_t kSharedQueue = 0;
+constexpr std::uint32_t kFrameLeast = 256;  // the smallest path MTU of InfiniBand
 
 // Between two attempts to mend what receives; longer while they do not help.
 constexpr Duration kPauseFirst = std::chrono::milliseconds(1);
@@ -28,8 +30,7 @@ Result<std::unique_ptr<Rail>> Rail::make(const RailSettings& settings) {
   rail->opened_ = std::move(opened).value();
   rail->own_depth_ = settings.own_depth;
   rail->buffers_ = settings.buffers;
-  rail->frame_bytes_ = rail->port().mtu_bytes;
-  if (settings.mtu != 0) rail->frame_bytes_ = std::min(rail->frame_bytes_, settings.mtu);
+  if (auto state = rail->keep_within(settings.mtu); !state) return std::move(state).error();
   if (auto state = rail->open_queues(settings); !state) return std::move(state).error();
   auto groups = GroupJoin::make(rail->port());
   if (!groups) return std::move(groups).error();
@@ -39,6 +40,22 @@ Result<std::unique_ptr<Rail>> Rail::make(const RailSettings& settings) {
   rail->receivers_.push_back(std::move(unicast).value());
   rail->reads_->set_self(rail->address());
   return rail;
+}
+
+Result<void> Rail::keep_within(std::uint32_t mtu) {
+  frame_bytes_ = port().mtu_bytes;
+  reads_mtu_ = port().mtu;
+  if (mtu == 0) return {};
+  const std::uint32_t least = kFrameLeast + datagram_headers(port().kind);
+  const auto reads = path_mtu_within(mtu, port().kind);
+  if (mtu < least || !reads) {
+    return bad_input("mtu " + std::to_string(mtu) + ": leaves no room for frames on " +
+                     port().text() + "; must be 0 (the path's) or at least " +
+                     std::to_string(least));
+  }
+  frame_bytes_ = std::min(frame_bytes_, datagram_within(mtu, port().kind));
+  reads_mtu_ = std::min(reads_mtu_, *reads);
+  return {};
 }
 
 Result<void> Rail::open_queues(const RailSettings& settings) {
@@ -73,8 +90,10 @@ Result<void> Rail::open_queues(const RailSettings& settings) {
   auto sends = SendQueue::make(pd(), cq(), port(), depth, slices);
   if (!sends) return std::move(sends).error();
   sends_ = std::move(sends).value();
-  auto reads = ReadLinks::make(
-      {.pd = pd(), .cq = cq(), .device = limits, .port = port(), .job = settings.job});
+  ReadLinks::Settings links{
+      .pd = pd(), .cq = cq(), .device = limits, .port = port(), .job = settings.job};
+  links.port.mtu = reads_mtu_;
+  auto reads = ReadLinks::make(links);
   if (!reads) return std::move(reads).error();
   reads_ = std::move(reads).value();
   return {};

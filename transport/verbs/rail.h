@@ -22,7 +22,7 @@ namespace selmcast::verbs {
 struct RailSettings {
   PortWish wish;
   std::uint64_t job = 0;
-  std::uint32_t mtu = 0;          ///< Bound on frames; 0: the path MTU.
+  std::uint32_t mtu = 0;          ///< Bound on packets (packet_size.h); 0: the path MTU.
   std::uint32_t send_depth = 0;   ///< Frames posted and not completed.
   std::uint32_t send_slices = 1;  ///< Of one frame; fewer where the device has fewer.
   std::uint32_t buffers = 0;      ///< Receive buffers, all queues together.
@@ -134,6 +134,8 @@ class Rail {
 
  private:
   Rail() = default;
+  /// How long frames may be, and how large packets of reads, under a bound that the user gave.
+  Result<void> keep_within(std::uint32_t mtu);
   Result<void> open_queues(const RailSettings& settings);
   Result<void> open_completions(const RailSettings& settings, std::uint32_t send_depth);
   /// Where the device has no room for landing queues there are none: landing_depth() is 0.
@@ -152,6 +154,7 @@ class Rail {
   OpenedPort opened_;
   PortIdentity identity_;
   std::uint32_t frame_bytes_ = 0;
+  ibv_mtu reads_mtu_ = IBV_MTU_256;
   std::uint32_t own_depth_ = 0;
   std::uint32_t landing_queues_ = 0;
   std::uint32_t landing_depth_ = 0;

@@ -10,17 +10,13 @@
 #include "base/random.h"
 #include "transport/group_address.h"
 #include "transport/verbs/explain.h"
+#include "transport/verbs/packet_size.h"
 #include "transport/verbs/verbs_backend.h"
 
 namespace selmcast::verbs {
 namespace {
 
-constexpr std::uint32_t kMtuLeast = 256;  // the smallest path MTU of InfiniBand
-
-// Beside a UD message on Ethernet: Ethernet 14, UDP 8, BTH 12, DETH 8, ICRC 4, and the IP header.
-constexpr std::uint32_t kRoceOverhead = 14 + 8 + 12 + 8 + 4;
-// On InfiniBand: LRH 8, GRH 40 (groups), BTH 12, DETH 8, ICRC 4, VCRC 2.
-constexpr std::uint32_t kInfinibandOverhead = 8 + 40 + 12 + 8 + 4 + 2;
+constexpr std::uint32_t kEthernetHeader = 14;
 
 // As for IP multicast: switches learn of members from the kernel's reports.
 constexpr Duration kJoinSettle = std::chrono::milliseconds(100);
@@ -29,25 +25,12 @@ constexpr Duration kJoinSettle = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWindowShare = 3, kWindowOf = 4;
 
 std::uint32_t overhead(GidKind kind) noexcept {
-  switch (kind) {
-    case GidKind::rocev2_ipv4:
-      return kRoceOverhead + 20;
-    case GidKind::rocev2_ipv6:
-    case GidKind::rocev2_link_local:
-      return kRoceOverhead + 40;
-    case GidKind::infiniband:
-      break;
-  }
-  return kInfinibandOverhead;
+  return datagram_headers(kind) + (kind == GidKind::infiniband ? 0 : kEthernetHeader);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> VerbsTransport::open(const TransportConfig& config) {
-  if (config.mtu != 0 && config.mtu < kMtuLeast) {
-    return bad_input("mtu " + std::to_string(config.mtu) + ": must be 0 (the path's) or at least " +
-                     std::to_string(kMtuLeast));
-  }
   std::unique_ptr<VerbsTransport> out(new VerbsTransport(config.job));
   if (auto state = out->open_rails(config); !state) return std::move(state).error();
   out->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -121,6 +121,8 @@ void inject(std::uint32_t qpn, const std::vector<std::uint8_t>& bytes);
 void break_queue_pair(std::uint32_t qpn);
 /// What a queue pair is held to by its device, in kbit/s; 0: nothing.
 std::uint32_t rate_of(std::uint32_t qpn);
+/// The path MTU that a queue pair was connected with.
+ibv_mtu path_mtu_of(std::uint32_t qpn);
 /// The IBV_ACCESS_* flags of the latest region that contains `at`; -1: none does.
 int access_to(const void* at);
 /// An asynchronous event of a device.

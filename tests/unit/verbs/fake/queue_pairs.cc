@@ -68,6 +68,13 @@ int limit_rate(ibv_qp* base, ibv_qp_rate_limit_attr* limit) {
   return 0;
 }
 
+ibv_mtu path_mtu_of(std::uint32_t qpn) {
+  for (const QueuePair* qp : registry().queue_pairs) {
+    if (qp->base.qp_num == qpn) return qp->attributes.path_mtu;
+  }
+  return {};
+}
+
 std::uint32_t rate_of(std::uint32_t qpn) {
   for (const QueuePair* qp : registry().queue_pairs) {
     if (qp->base.qp_num == qpn) return qp->rate_kbps;
@@ -167,6 +174,7 @@ int ibv_destroy_qp(ibv_qp* base) {
 int ibv_modify_qp(ibv_qp* base, ibv_qp_attr* attributes, int mask) {
   if (const int error = fails("ibv_modify_qp")) return error;
   auto* const qp = of<QueuePair>(base);
+  if ((mask & IBV_QP_PATH_MTU) != 0) qp->attributes.path_mtu = attributes->path_mtu;
   if ((mask & IBV_QP_QKEY) != 0) qp->attributes.qkey = attributes->qkey;
   if ((mask & IBV_QP_DEST_QPN) != 0) qp->attributes.dest_qp_num = attributes->dest_qp_num;
   if ((mask & IBV_QP_RQ_PSN) != 0) qp->attributes.rq_psn = attributes->rq_psn;
