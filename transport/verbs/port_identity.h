@@ -23,6 +23,10 @@ class PortIdentity {
   /// index. The kernel puts a returning address there while handles hold the old index (seen on
   /// Soft-RoCE); they keep the address that they were made from.
   bool reachable() const noexcept { return same() || moved_to_.has_value(); }
+  /// Where the GID of set-up is now: what new handles and connections are made from.
+  std::uint32_t gid_index(const DevicePort& port) const noexcept {
+    return moved_to_.value_or(port.gid_index);
+  }
   /// "rxe0 port 1: GID index 1 was ... and is ...; ...": what changed and the remedy.
   std::string text(const DevicePort& port) const;
 

@@ -333,6 +333,12 @@ void Rail::give_back(std::uint32_t slot) noexcept {
   slots_->free(slot);
 }
 
+bool Rail::look_at_identity() noexcept {
+  if (!identity_.look(context(), port())) return false;
+  reads_->use_gid_index(identity_.gid_index(port()));
+  return true;
+}
+
 RailAddress Rail::address() const noexcept {
   return {.gid = port().gid,
           .frames_qpn = receivers_.front().qpn,
@@ -342,7 +348,7 @@ RailAddress Rail::address() const noexcept {
 
 Result<AddressHandle> Rail::make_handle(ibv_ah_attr attributes, const std::string& to) {
   attributes.port_num = port().port;
-  attributes.grh.sgid_index = static_cast<std::uint8_t>(port().gid_index);
+  attributes.grh.sgid_index = static_cast<std::uint8_t>(identity_.gid_index(port()));
   errno = 0;
   AddressHandle out(ibv_create_ah(pd(), &attributes));
   if (out == nullptr) return set_up_error("finding the way to " + to, port().text(), errno);

@@ -117,7 +117,7 @@ class Rail {
   void give_back(std::uint32_t slot) noexcept;
   /// Asks the device whether the port is still known by what peers were told. False: it did not
   /// answer. System calls.
-  bool look_at_identity() noexcept { return identity_.look(context(), port()); }
+  bool look_at_identity() noexcept;
   const PortIdentity& identity() const noexcept { return identity_; }
   /// How to reach a unicast address or a group from here.
   Result<AddressHandle> reach(const RailAddress& peer);

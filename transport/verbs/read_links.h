@@ -43,6 +43,9 @@ class ReadLinks {
   /// By which peers know this end.
   void set_self(const RailAddress& self) noexcept { self_ = self; }
 
+  /// Where the port's GID is from now on, for connections made later.
+  void use_gid_index(std::uint32_t index) noexcept { settings_.port.gid_index = index; }
+
   /// A peer that may be read from and may read here; `way` leads to it and must outlive it.
   void add(std::uint32_t peer, const RailAddress& address, ibv_ah* way);
   void remove(std::uint32_t peer) noexcept;

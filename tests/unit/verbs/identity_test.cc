@@ -96,6 +96,22 @@ TEST_F(Renamed, AGidThatMovedIsToldAndTheRankGoesOn) {
   EXPECT_TRUE(takes(a, to_b));
 }
 
+TEST_F(Renamed, WhatIsMadeLaterIsMadeFromWhereTheGidIsNow) {
+  RankOn a("fake0"), b("fake1");
+  const auto to_a = b.to(a);
+  for (const std::uint32_t index : {6U, 1U}) {
+    gids() = {fake::ipv4_gid(index, 1)};
+    tell(a);
+    auto to_b = a.to(b);
+    const auto sender = a.join(1, JoinAs::send_only);
+    EXPECT_TRUE(pump({&a, &b}, [&] {
+      const bool there = a.transport->can_read(to_b.id());
+      return b.transport->can_read(to_a.id()) && there;
+    })) << index;
+    EXPECT_TRUE(takes(a, to_b));
+  }
+}
+
 TEST_F(Renamed, WithoutAnotherPortTheRankSaysSoAfterAWhile) {
   RankOn a("fake0"), b("fake1");
   const auto to_b = a.to(b);

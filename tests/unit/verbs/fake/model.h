@@ -107,6 +107,8 @@ void violated(const std::string& what);
 /// Whether something with `children` may be destroyed.
 bool may_go(const char* what, int children);
 const Device& device_of(const ibv_context* context);
+/// Whether an address may be made from this: a GRH needs a GID at its index.
+bool has_source(const ibv_context* context, const ibv_ah_attr& way);
 
 std::string group_key(const ibv_gid& gid, std::uint16_t lid);
 void to_error(QueuePair& qp);

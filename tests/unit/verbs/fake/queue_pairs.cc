@@ -174,6 +174,7 @@ int ibv_destroy_qp(ibv_qp* base) {
 int ibv_modify_qp(ibv_qp* base, ibv_qp_attr* attributes, int mask) {
   if (const int error = fails("ibv_modify_qp")) return error;
   auto* const qp = of<QueuePair>(base);
+  if ((mask & IBV_QP_AV) != 0 && !has_source(base->context, attributes->ah_attr)) return EINVAL;
   if ((mask & IBV_QP_PATH_MTU) != 0) qp->attributes.path_mtu = attributes->path_mtu;
   if ((mask & IBV_QP_QKEY) != 0) qp->attributes.qkey = attributes->qkey;
   if ((mask & IBV_QP_DEST_QPN) != 0) qp->attributes.dest_qp_num = attributes->dest_qp_num;

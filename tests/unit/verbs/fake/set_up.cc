@@ -73,6 +73,13 @@ const Device& device_of(const ibv_context* context) {
   std::abort();
 }
 
+bool has_source(const ibv_context* context, const ibv_ah_attr& way) {
+  if (way.is_global == 0) return true;
+  const auto& gids = device_of(context).ports.at(way.port_num - 1U).gids;
+  return std::any_of(gids.begin(), gids.end(),
+                     [&](const Gid& gid) { return gid.index == way.grh.sgid_index; });
+}
+
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input*, ibv_device_attr_ex* out,
                     std::size_t) {
   if (const int error = fails("ibv_query_device_ex")) return error;
@@ -331,6 +338,7 @@ int ibv_destroy_srq(ibv_srq* srq) {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   if (const int error = fails("ibv_create_ah")) return errno = error, nullptr;
+  if (!has_source(pd->context, *attributes)) return errno = EINVAL, nullptr;
   auto* const out = new Way();
   out->base.context = pd->context;
   out->base.pd = pd;
