@@ -122,8 +122,14 @@ bool AsyncEvents::take(Rail& rail) {
       case IBV_EVENT_PKEY_CHANGE:
         if (own_port) regroup(rail);
         break;
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+        // One that shares its receive queue need not show it in any completion.
+        rail.suspect.store(true, std::memory_order_release);
+        break;
       default:
-        break;  // errors of single queue pairs also show in their completions
+        break;
     }
     ibv_ack_async_event(&event);
     changed_();

@@ -16,8 +16,8 @@ namespace selmcast::verbs {
 
 class AsyncEvents {
  public:
-  /// Sets Rail::up, gone, renamed and regroup of `rails` (which must outlive this), then calls
-  /// `changed` (thread-safe). The thread ends with the object.
+  /// Sets Rail::up, gone, renamed, regroup and suspect of `rails` (which must outlive this), then
+  /// calls `changed` (thread-safe). The thread ends with the object.
   static Result<std::unique_ptr<AsyncEvents>> start(std::vector<Rail*> rails,
                                                     std::function<void()> changed);
   ~AsyncEvents();

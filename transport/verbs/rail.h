@@ -109,7 +109,7 @@ class Rail {
   /// while that does not help. 0 or the errno of what failed. Enters the kernel.
   int mend(TimePoint now) noexcept;
   /// Asks the device which queue pairs that receive are in error, for mend(): with a shared receive
-  /// queue only silence tells. System calls.
+  /// queue only an event or silence tells. System calls.
   void look_for_errors() noexcept;
   /// The queue pair of this number, or null for one that is gone.
   const Receiver* receiver(std::uint32_t qpn) noexcept { return find(qpn); }
@@ -131,6 +131,8 @@ class Rail {
   std::atomic<bool> renamed{false};
   /// The network may end memberships in the next moments: groups().progress(). As `renamed`.
   std::atomic<bool> regroup{false};
+  /// Some queue pair of the device is in error: look_for_errors(). As `renamed`.
+  std::atomic<bool> suspect{false};
 
  private:
   Rail() = default;

@@ -314,6 +314,11 @@ void VerbsTransport::repair() noexcept {
         [[unlikely]] {
       look_at_groups(r, SteadyClock().now());  // failure: system calls, for a while after an event
     }
+    if (rail.suspect.load(std::memory_order_acquire)) [[unlikely]] {
+      // Cleared first: an event during the look is for the next one.
+      rail.suspect.store(false, std::memory_order_release);
+      rail.look_for_errors();  // failure: system calls, once an event
+    }
     any = any || may_work(rail);
     // set-up: and failure: connections to read through, wanted since something was lost.
     if (rail.reads().busy()) rail.reads().progress(SteadyClock().now());

@@ -68,6 +68,25 @@ TEST_P(Receiving, AQueuePairThatOnlyFlushesIsMendedToo) {
   EXPECT_FALSE(fake::posted_twice());
 }
 
+// With a shared queue nothing comes back from a queue pair in error.
+TEST_P(Receiving, OneInErrorIsMendedOnItsEventWhileOthersAreHeard) {
+  RankOn a("fake0"), b("fake1", shared());
+  const auto to_b = a.to(b);
+  const auto sender = a.join(1, JoinAs::send_only), member = b.join(1);
+  const std::uint32_t qpn = fake::queue_pairs(IBV_QPT_UD).back();
+  for (const auto event : {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    b.received.clear();
+    fake::break_queue_pair(qpn);
+    fake::raise("fake1", event);
+    EXPECT_TRUE(pump({&a, &b}, [&] {
+      a.send(Destination::to(to_b), 1, 0);
+      a.send(Destination::to(sender), 2, 0);
+      return std::any_of(b.received.begin(), b.received.end(),
+                         [](const auto& frame) { return frame[0] == std::byte{2}; });
+    })) << ibv_event_type_str(event);
+  }
+}
+
 TEST_P(Receiving, LentBuffersSurviveARestart) {
   RankOn a("fake0"), b("fake1", shared());
   const auto to_b = a.to(b);
