@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 namespace selmcast::verbs {
 namespace {
@@ -103,8 +104,17 @@ Result<std::shared_ptr<MemoryMonitor>> MemoryMonitor::start() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  out->thread_ = std::thread([self = out.get()] { self->run(); });
+  int error = 0;
+  try {
+    out->thread_ = std::thread([self = out.get()] { self->run(); });
+  } catch (const std::system_error& refused) {
+    error = refused.code().value();
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    return unavailable(std::string("memory cannot be watched: no thread for it: ") +
+                       std::strerror(error) + "; raise the limit of processes (ulimit -u)");
+  }
   if (!out->answered()) return failed("memory cannot be watched: the thread does not start");
   if (out->error_ == 0) return out;
   return unavailable(std::string("memory cannot be watched: ") + out->refused_ + ": " +
