@@ -43,14 +43,19 @@ Result<Channel> Channel::accept_one(std::uint16_t port, Duration timeout) {
   if (!listener) listener = store::listen_at(tcp("0.0.0.0", port));  // No IPv6 here.
   if (!listener) return Error{listener.error().kind, "perf: --port: " + listener.error().message};
   for (;;) {
-    if (!store::wait_ready(listener->fd.get(), POLLIN, end)) {
+    if (clock.now() >= end || !store::wait_ready(listener->fd.get(), POLLIN, end)) {
       return failed("perf: no client came to TCP port " + std::to_string(port) + " within " +
                     seconds_text(timeout) +
                     "; start `selmcast perf THIS_HOST` with the same flags "
                     "there, or wait longer (--timeout)");
     }
     UniqueFd fd(::accept4(listener->fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) continue;
+    if (!fd) {
+      // A client that has gone again; anything else would be refused for ever.
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      return failed("perf: no client can be accepted on TCP port " + std::to_string(port) + ": " +
+                    std::strerror(errno));
+    }
     store::tune(fd.get());
     return Channel(std::move(fd), "the client", timeout);
   }
