@@ -187,8 +187,9 @@ Result<void> Rail::add_group(std::uint32_t ipv4, bool lands) {
   auto made = make_receiver(lands);
   if (!made) return std::move(made).error();
   auto route = groups_->join(ipv4);
+  // Joining may have ended or moved what this rank sends to the group by.
+  if (groups_->ended() || groups_->next_moved(0)) regroup.store(true, std::memory_order_release);
   if (!route) {
-    if (groups_->ended()) regroup.store(true, std::memory_order_release);  // what it sent by
     if (srq_ == nullptr) slots_->queue_gone(made->id);
     return std::move(route).error();
   }

@@ -143,8 +143,7 @@ TEST_F(RenewedGroups, AJoinUnderAnotherLidTakesTheSenderAlong) {
     fake::world().fail("rdma_join_multicast_ex", 1, EAGAIN, refused);
     const auto own = a.transport->join({1}, JoinAs::receiver);
     EXPECT_EQ(own.has_value(), refused == 0);
-    fake::raise("fake0", IBV_EVENT_CLIENT_REREGISTER);
-    EXPECT_TRUE(gets_through(a, sender, b)) << refused;
+    EXPECT_TRUE(gets_through(a, sender, b)) << refused;  // without an event of the device
   }
 }
 
