@@ -142,10 +142,11 @@ Result<GroupRoute> CmJoin::join(std::uint32_t ipv4) {
     held.full = held.received = held.asked = true;
     held.ended = false;
   } else if (known != held_.end()) {
-    // What is sent from here needs its membership back, now or by progress().
+    // What is sent from here needs its membership back: now, or where the network does not answer
+    // by progress(), since to ask once more would be to wait once more.
     Held& held = known->second;
     held.error = refusal_;
-    const auto again = enter(ipv4, true);
+    const auto again = refusal_ == ETIMEDOUT ? out : enter(ipv4, true);
     held.asked = again.has_value();
     held.ended = !again;
     if (again) {
@@ -165,7 +166,7 @@ Result<GroupRoute> CmJoin::route(std::uint32_t ipv4) {
   }
   auto out = enter(ipv4, true);
   const bool light = out.has_value();
-  if (!light) out = enter(ipv4, false);
+  if (!light && refusal_ != ETIMEDOUT) out = enter(ipv4, false);
   if (out) held_[ipv4] = {.route = *out, .full = !light, .received = false, .senders = 1};
   return out;
 }
@@ -213,6 +214,7 @@ Result<GroupRoute> CmJoin::await(std::uint32_t ipv4) {
     if (kind == RDMA_CM_EVENT_DEVICE_REMOVAL) return refused(ipv4, ENODEV);
     if (kind != RDMA_CM_EVENT_MULTICAST_JOIN) continue;
     if (ud.qkey != RDMA_UDP_QKEY) {
+      refusal_ = EKEYREJECTED;
       return failed("verbs: group " + group_text(ipv4) + " on " + port_.text() +
                     " exists with another Q_Key; have the subnet manager remove it");
     }

@@ -147,6 +147,29 @@ TEST_F(RenewedGroups, AJoinUnderAnotherLidTakesTheSenderAlong) {
   }
 }
 
+TEST_F(RenewedGroups, AManagerThatIsSilentIsAwaitedOnce) {
+  constexpr auto kOnce = std::chrono::seconds(8);  // a deadline of five
+  RankOn a("fake0"), b("fake1");
+  const auto at_b = b.join(1);
+  const auto lasts = [](const auto& what) {
+    const auto begun = std::chrono::steady_clock::now();
+    what();
+    return std::chrono::steady_clock::now() - begun;
+  };
+  fake::world().join_end = fake::JoinEnd::silence;
+  EXPECT_LT(lasts([&] { EXPECT_FALSE(a.transport->join({1}, JoinAs::send_only)); }), kOnce);
+  fake::world().join_end = fake::JoinEnd::joined;
+  const auto sender = a.join(1, JoinAs::send_only);
+  fake::world().join_end = fake::JoinEnd::silence;
+  EXPECT_LT(lasts([&] { EXPECT_FALSE(a.transport->join({1}, JoinAs::receiver)); }), kOnce);
+  fake::world().join_end = fake::JoinEnd::joined;
+  fake::world().first_mlid = kOtherLids;
+  const auto again = b.join(2);
+  restart_manager();
+  EXPECT_TRUE(gets_through(a, sender, b));
+  EXPECT_EQ(memberships(), 3);
+}
+
 TEST_F(RenewedGroups, OneThatCannotBeFollowedDoesNotHoldUpTheOthers) {
   RankOn a("fake0"), b("fake1");
   const auto one = a.join(1, JoinAs::send_only), other = a.join(2, JoinAs::send_only);
