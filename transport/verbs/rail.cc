@@ -1,5 +1,7 @@
 #include "transport/verbs/rail.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -65,6 +67,10 @@ Result<void> Rail::open_queues(const RailSettings& settings) {
   if (pd_ == nullptr) return set_up_error("ibv_alloc_pd", where, errno);
   channel_.reset(ibv_create_comp_channel(context()));
   if (channel_ == nullptr) return set_up_error("ibv_create_comp_channel", where, errno);
+  // wait() reads all events there are, and none is no reason to wait.
+  if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
+    return set_up_error("the completion channel", where, errno);
+  }
 
   const auto within = [](std::uint32_t wish, int most) {
     return std::min(wish, static_cast<std::uint32_t>(std::max(most, 1)));

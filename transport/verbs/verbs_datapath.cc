@@ -425,9 +425,12 @@ void VerbsTransport::wait(Duration at_most) noexcept {
   if (ppoll(ready.data(), static_cast<nfds_t>(count), &timeout, nullptr) <= 0) return;
   for (std::size_t r = 0; r < rails_.size(); ++r) {
     if ((ready[r].revents & POLLIN) == 0) continue;
+    // Of all requests that were armed since; a queue has one channel and a channel one queue.
     ibv_cq* cq = nullptr;
     void* context = nullptr;
-    if (ibv_get_cq_event(rails_[r]->channel(), &cq, &context) == 0) ibv_ack_cq_events(cq, 1);
+    unsigned events = 0;
+    while (ibv_get_cq_event(rails_[r]->channel(), &cq, &context) == 0) ++events;
+    if (events > 0) ibv_ack_cq_events(cq, events);
   }
   if ((ready[count - 1].revents & POLLIN) != 0) {
     std::uint64_t wakes = 0;

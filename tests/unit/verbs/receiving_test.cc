@@ -87,6 +87,22 @@ TEST_P(Receiving, OneInErrorIsMendedOnItsEventWhileOthersAreHeard) {
   }
 }
 
+TEST_P(Receiving, WaitingTakesAllEventsOfCompletions) {
+  RankOn a("fake0"), b("fake1", shared());
+  const auto to_b = a.to(b);
+  b.transport->wait({});
+  for (std::size_t i = 1; i <= 10; ++i) {
+    a.send(Destination::to(to_b), 1, 0);
+    b.transport->wait({});  // sees the frame itself, and asks for another event
+    b.poll();
+    ASSERT_EQ(b.received.size(), i);
+  }
+  b.transport->wait({});
+  const auto begun = std::chrono::steady_clock::now();
+  b.transport->wait(milliseconds(100));
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, milliseconds(90));
+}
+
 TEST_P(Receiving, LentBuffersSurviveARestart) {
   RankOn a("fake0"), b("fake1", shared());
   const auto to_b = a.to(b);
