@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 
 #include "probes/perf/engines.h"
 
@@ -14,6 +15,7 @@ template <int most, class Take>
 int reap(ibv_cq* cq, Fault& fault, Take take) noexcept {
   std::array<ibv_wc, most> completions;
   const int count = ibv_poll_cq(cq, most, completions.data());
+  if (count < 0) fault.error = EIO;
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
     if (completion.status != IBV_WC_SUCCESS) {

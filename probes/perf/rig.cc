@@ -135,8 +135,12 @@ Result<void> join_group(Rig& rig, const Settings& s) {
   rig.group = std::move(join).value();
   const auto route = rig.group->join(s.group);
   if (!route) return route.error();
-  const int error = ibv_attach_mcast(rig.queues[0].get(), &route->mgid, route->mlid);
-  return error == 0 ? Result<void>() : refused(rig, "attaching to the group", error);
+  ibv_qp* const queue = rig.queues[0].get();
+  if (const int error = ibv_attach_mcast(queue, &route->mgid, route->mlid); error != 0) {
+    return refused(rig, "attaching to the group", error);
+  }
+  rig.attached = {queue, DetachGroup{.mgid = route->mgid, .mlid = route->mlid}};
+  return {};
 }
 
 Result<void> make_address(Rig& rig, const ibv_gid& gid, std::uint16_t lid, std::uint8_t level) {

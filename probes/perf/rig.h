@@ -18,6 +18,13 @@ constexpr std::uint8_t pattern(std::size_t at) noexcept {
   return static_cast<std::uint8_t>(at * 31 % 251 + 1);
 }
 
+/// Ends a queue pair's attachment to a group.
+struct DetachGroup {
+  ibv_gid mgid{};
+  std::uint16_t mlid = 0;
+  void operator()(ibv_qp* qp) const noexcept { ibv_detach_mcast(qp, &mgid, mlid); }
+};
+
 /// One completion queue serves sends and receives of all queue pairs. Members are destroyed last to
 /// first. Movable before use only; set-up allocates, the engines then do not.
 struct Rig {
@@ -29,6 +36,7 @@ struct Rig {
   verbs::MemoryRegion region;
   std::unique_ptr<verbs::GroupJoin> group;
   std::vector<verbs::QueuePair> queues;
+  std::unique_ptr<ibv_qp, DetachGroup> attached;  ///< The first queue, by a multicast server.
   std::vector<std::uint32_t> psns;
   verbs::AddressHandle address;  ///< Datagrams: of the other end, or the group.
   std::uint32_t remote_qpn = 0;

@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "probes/perf/engines.h"
@@ -116,6 +117,10 @@ Slice Sink::run(TimePoint until) noexcept {
   std::array<ibv_wc, kSinkReaped> completions;
   for (std::uint32_t turn = 1;; ++turn) {
     const int count = ibv_poll_cq(rig_.cq.get(), kSinkReaped, completions.data());
+    if (count < 0) {
+      fault_.error = EIO;
+      return Slice::broken;
+    }
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
       if (completion.status != IBV_WC_SUCCESS) {
@@ -128,7 +133,7 @@ Slice Sink::run(TimePoint until) noexcept {
       const bool due = lane.free >= kGivenBack || (count == 0 && lane.free > 0);
       if (due && !give_back(lane)) return Slice::broken;
     }
-    if (count <= 0 || seen_.received >= goal_) note_time();
+    if (count == 0 || seen_.received >= goal_) note_time();
     if (seen_.received >= goal_) return Slice::finished;
     if (events_ && count == 0) return Slice::idle;
     if (turn % kSinkClockEvery == 0 && clock_.now() >= until) return Slice::over;

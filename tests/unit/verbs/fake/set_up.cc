@@ -288,7 +288,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int entries, void*, ibv_comp_channel
   out->timed.context = context;
   out->timed.channel = channel;
   out->timed.cqe = entries;
-  ++of<Channel>(channel)->users;
+  if (channel != nullptr) ++of<Channel>(channel)->users;
   ++of<Opened>(context)->children;
   count(Object::completions, 1);
   return out->base();
@@ -297,7 +297,7 @@ int ibv_destroy_cq(ibv_cq* cq) {
   auto* const queue = of<Completions>(cq);
   if (!may_go("completion queue", queue->users)) return EBUSY;
   if (queue->events != queue->acknowledged) violated("completion events not acknowledged");
-  --of<Channel>(cq->channel)->users;
+  if (cq->channel != nullptr) --of<Channel>(cq->channel)->users;
   --of<Opened>(cq->context)->children;
   count(Object::completions, -1);
   delete queue;
