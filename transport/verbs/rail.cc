@@ -248,19 +248,34 @@ int Rail::move_group(const GroupJoin::Moved& moved) noexcept {
   return error < 0 ? errno : error;
 }
 
-void Rail::drop_retired() noexcept {
+void Rail::seen_empty() noexcept {
   retired_.clear();
+  awaits_empty_ = false;
+  for (Receiver& receiver : receivers_) receiver.drained = receiver.stopped;
 }
 
 int Rail::restart(Receiver& receiver) noexcept {
   if (const int error = restart_ud(receiver.qp.get(), port()); error != 0) return error;
-  receiver.broken = false;
+  receiver.broken = receiver.stopped = receiver.drained = false;
   if (receiver.lands) {
     landing_slots_->queue_gone(receiver.id);
     ++receiver.drops;
   } else if (srq_ == nullptr) {
     slots_->queue_gone(receiver.id);
   }
+  return 0;
+}
+
+int Rail::bring_back(Receiver& receiver) noexcept {
+  if (srq_ == nullptr || receiver.lands || receiver.drained) return restart(receiver);
+  if (receiver.stopped) return 0;
+  if (!in_error(receiver.qp.get())) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    const int error = ibv_modify_qp(receiver.qp.get(), &attributes, IBV_QP_STATE);
+    if (error != 0) return error;
+  }
+  receiver.stopped = awaits_empty_ = true;
   return 0;
 }
 
@@ -308,7 +323,7 @@ int Rail::mend(TimePoint now) noexcept {
   broken_receivers_ = false;
   for (Receiver& receiver : receivers_) {
     if (receiver.broken) {
-      if (const int refused = restart(receiver); refused != 0) error = refused;
+      if (const int refused = bring_back(receiver); refused != 0) error = refused;
       broken_receivers_ = broken_receivers_ || receiver.broken;
     }
     if (srq_ == nullptr && !receiver.broken && !receiver.lands) fill(receiver);

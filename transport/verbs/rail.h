@@ -42,6 +42,8 @@ struct Receiver {
   std::uint32_t ipv4 = 0;  ///< The group; 0 = unicast.
   GroupRoute route;
   bool broken = false;      ///< In error, to be restarted.
+  bool stopped = false;     ///< In error for certain: the device brings nothing more by it.
+  bool drained = false;     ///< And all that it had brought was polled.
   bool lands = false;       ///< Has a landing queue.
   bool attached = true;     ///< To `route`.
   std::uint32_t drops = 0;  ///< How often what was posted to that was dropped.
@@ -91,14 +93,14 @@ class Rail {
   /// then mend() tries again. Enters the kernel.
   int take_back(Receiver& receiver) noexcept;
   /// Nothing of the group is handed over any more. Of a shared queue the queue pair goes with
-  /// drop_retired().
+  /// seen_empty().
   void remove_group(std::uint32_t ipv4) noexcept;
-  bool has_retired() const noexcept { return !retired_.empty(); }
+  bool awaits_empty() const noexcept { return !retired_.empty() || awaits_empty_; }
   /// With a shared queue, once the completion queue was seen empty: destroys the queue pairs of
-  /// groups that were left.
-  /// Not earlier, because some devices take completions of a destroyed queue pair out of the queue,
-  /// and the shared buffers they stand for would be lost.
-  void drop_retired() noexcept;
+  /// groups that were left, and lets mend() reset those in error.
+  /// Not earlier, because some devices take completions of a queue pair that is destroyed or reset
+  /// out of the queue, and the shared buffers they stand for would be lost.
+  void seen_empty() noexcept;
   /// A receive into buffer `slot` of queue pair `qpn` came to nothing: mend() restarts it.
   void receive_failed(std::uint32_t slot, std::uint32_t qpn) noexcept;
   /// The same with a buffer of landing_slots().
@@ -145,6 +147,8 @@ class Rail {
   Result<Receiver> make_receiver(bool lands = false);
   Receiver* find(std::uint32_t qpn) noexcept;
   int restart(Receiver& receiver) noexcept;
+  /// Restarts what is in error, with a shared queue in two steps: see seen_empty().
+  int bring_back(Receiver& receiver) noexcept;
   void fill(const Receiver& receiver) noexcept;
   Result<AddressHandle> make_handle(ibv_ah_attr attributes, const std::string& to);
   ReceiveQueue queue_of(const Receiver& receiver) const noexcept {
@@ -176,6 +180,7 @@ class Rail {
   std::size_t last_found_ = 0;
   std::uint32_t buffers_ = 0;
   bool broken_receivers_ = false;
+  bool awaits_empty_ = false;  ///< Some receiver is stopped and not drained.
   TimePoint mended_at_{}, mend_at_{};
   Duration pause_{};
 };

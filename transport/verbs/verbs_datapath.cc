@@ -267,7 +267,8 @@ std::size_t VerbsTransport::reap(std::uint32_t rail, std::span<Completion> out) 
     }
     handled += static_cast<std::uint32_t>(count);
     if (taken == room) continue;
-    if (rails_[rail]->has_retired()) rails_[rail]->drop_retired();  // set-up: after a leave
+    // set-up: after a leave, and failure: of a queue pair.
+    if (rails_[rail]->awaits_empty()) rails_[rail]->seen_empty();
     break;
   }
   return filled;
