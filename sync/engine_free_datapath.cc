@@ -53,7 +53,10 @@ std::size_t Engine::progress_free(TimePoint now) noexcept {
   while (const auto rank = free_->next_suspect()) {
     suspect(*rank, "made no progress within the timeout");
   }
-  if (const auto bad = free_->mismatch()) fail_mismatch(*bad);
+  if (const auto bad = free_->mismatch()) {
+    fail_mismatch(*bad);
+    return done;
+  }
   if (const auto& error = free_->join_error()) {
     const std::string self = std::to_string(config_.self);  // failure: ends the job
     fail(selmcast::failed("rank " + self + ": " + error->message));

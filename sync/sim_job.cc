@@ -14,7 +14,7 @@ struct Node {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<ViewAgent> agent;
   std::unique_ptr<SimRank> rank;  ///< With an application only.
-  TimePoint ended{};
+  TimePoint ended{}, paused_until{};
   bool dead = false;
   std::string error;
   std::uint32_t closed = 0;  ///< Rounds, or steps handed over and given back.
@@ -43,6 +43,9 @@ struct SimJob::State {
         store(static_cast<std::uint32_t>(config.network.links.size())) {}
 
   bool active(const Node& node) const { return !node.dead && node.error.empty(); }
+  bool runs(const Node& node, TimePoint now) const {
+    return active(node) && node.paused_until <= now;
+  }
   bool finished() const {
     return std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
       if (!active(node)) return true;
@@ -75,6 +78,10 @@ SimNetwork& SimJob::network() noexcept {
 
 void SimJob::at(TimePoint at, std::function<void(SimJob&)> action) {
   state_->actions.emplace(at, std::move(action));
+}
+
+void SimJob::pause(Rank rank, Duration time) {
+  state_->nodes[rank].paused_until = state_->network.clock().now() + time;
 }
 
 void SimJob::kill(Rank rank, Duration notice) {
@@ -148,7 +155,7 @@ std::size_t SimJob::State::push_due(TimePoint now) {
   std::size_t done = 0;
   for (Rank rank = 0; rank < nodes.size(); ++rank) {
     Node& node = nodes[rank];
-    if (!active(node) || node.push_at > now) continue;
+    if (!runs(node, now) || node.push_at > now) continue;
     node.push_at = kNever;
     if (config.work) config.work(rank, node.closed, (*parameters)[rank]);
     node.engine->push();
@@ -190,7 +197,7 @@ void SimJob::State::collect(Node& node, TimePoint now) {
 std::size_t SimJob::State::drive(TimePoint now) {
   std::size_t done = push_due(now);
   for (Node& node : nodes) {
-    if (!active(node)) continue;
+    if (!runs(node, now)) continue;
     done += node.engine->progress(now);
     collect(node, now);
   }
@@ -199,7 +206,7 @@ std::size_t SimJob::State::drive(TimePoint now) {
 
 void SimJob::State::step_agents(TimePoint now) {
   for (Node& node : nodes) {
-    if (!active(node)) continue;
+    if (!runs(node, now)) continue;
     static_cast<void>(node.store->update(Duration::zero()));
     if (auto ok = node.agent->step(now); !ok) node.engine->fail(ok.error());
     collect(node, now);
@@ -212,6 +219,10 @@ TimePoint SimJob::State::next_time() const {
   if (!actions.empty()) next = std::min(next, actions.begin()->first);
   for (const Node& node : nodes) {
     if (!active(node)) continue;
+    if (!runs(node, network.clock().now())) {
+      next = std::min(next, node.paused_until);
+      continue;
+    }
     next = std::min({next, node.push_at, node.engine->next_timer()});
     if (node.rank) next = std::min(next, node.rank->wakes_at());
   }

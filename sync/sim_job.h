@@ -63,6 +63,9 @@ class SimJob {
   /// The process of `rank` dies now; the store notices `notice` later.
   void kill(Rank rank, Duration notice);
 
+  /// The process of `rank` does nothing for so long, as under SIGSTOP; what reaches it waits.
+  void pause(Rank rank, Duration time);
+
   /// Every rank does the configured rounds, one after the other.
   Result<SimJobResult> run();
   /// What one rank does, on the parameters it gave: the stepper follows the policy.

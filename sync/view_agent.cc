@@ -87,7 +87,9 @@ Result<void> ViewAgent::notice_losses(TimePoint now) {
 void ViewAgent::lose(Rank rank, TimePoint now) {
   if (gone_[rank] != 0) return;
   gone_[rank] = 1;
-  if (open_) open_->since = now;  // The others get their time anew.
+  // The others get their time anew, and time to take back what they said of one another.
+  if (open_) open_->since = now;
+  suspicion_since_.reset();
   engine_.mark_lost(rank);
 }
 
@@ -96,20 +98,20 @@ std::string ViewAgent::verdict_key() const {
 }
 
 Result<void> ViewAgent::report_suspects(TimePoint now) {
-  bool more = false;
-  while (const auto suspect = engine_.next_suspect()) more |= add_suspicion(*suspect, now);
-  for (auto& suspect : late_in_agreement(now)) more |= add_suspicion(std::move(suspect), now);
-  if (more) {
-    WireWriter out;
-    std::size_t reasons = 0;
-    for (const auto& [rank, why] : suspicions_) {
-      const bool fits = (reasons += why.size()) <= kReasonsMax;
-      out.put(std::uint32_t{rank}).put_text(fits ? why : std::string());
-    }
-    written_ = out.take();
-    if (auto ok = store_.put(suspect_key(store_.rank()), written_); !ok) return ok;
-    if (auto ok = store_.put(kSuspicion, {}); !ok) return ok;
-    if (!unechoed_) unechoed_ = now;
+  bool changed = false;
+  while (auto suspect = engine_.next_suspect()) {
+    if (gone_[suspect->first] != 0) continue;
+    suspicions_.push_back(*suspect);
+    changed = true;
+  }
+  // These are taken back when what was missed comes after all.
+  if (auto late = late_in_agreement(now); late != late_) {
+    late_ = std::move(late);
+    changed = true;
+  }
+  if (changed) {
+    suspicion_since_ = now;
+    if (auto ok = publish_suspicions(now); !ok) return ok;
   }
   // A store whose host hangs still takes writes. It shows only by not giving them back.
   if (unechoed_ && store_.try_get(suspect_key(store_.rank())) == written_) unechoed_.reset();
@@ -121,28 +123,38 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
   return {};
 }
 
-bool ViewAgent::add_suspicion(Suspicion one, TimePoint now) {
-  const bool known = std::any_of(suspicions_.begin(), suspicions_.end(),
-                                 [&](const auto& old) { return old.first == one.first; });
-  if (known || gone_[one.first] != 0) return false;
-  suspicions_.push_back(std::move(one));
-  suspicion_since_ = now;
-  return true;
+Result<void> ViewAgent::publish_suspicions(TimePoint now) {
+  WireWriter out;
+  std::size_t reasons = 0;
+  for (const auto* const list : {&suspicions_, &late_}) {
+    for (const auto& [rank, why] : *list) {
+      const bool fits = (reasons += why.size()) <= kReasonsMax;
+      out.put(std::uint32_t{rank}).put_text(fits ? why : std::string());
+    }
+  }
+  written_ = out.take();
+  if (!unechoed_) unechoed_ = now;
+  if (auto ok = store_.put(suspect_key(store_.rank()), written_); !ok) return ok;
+  return store_.put(kSuspicion, {});
 }
 
 std::vector<ViewAgent::Suspicion> ViewAgent::late_in_agreement(TimePoint now) {
-  // Nobody hears of these by rounds: whoever agrees waits at the boundary and begins none.
-  if (!open_ || open_->activated || now - open_->since <= config_.timeout) return {};
-  const std::string during = " the view of epoch " + std::to_string(epoch_ + 1) + " for a timeout";
+  // Whoever agrees waits at the boundary and begins no round, so no round misses the others. The
+  // first view is waited for by all ranks alike, and who misses it is named in the end.
+  if (!open_ || epoch_ == 0 || !open_->acknowledged || store_.try_get(key("commit"))) return {};
   std::vector<Suspicion> out;
+  const std::string epoch = "the view of epoch " + std::to_string(epoch_ + 1);
   for (const Rank member : open_->view.members) {
-    if (member == store_.rank() || gone_[member] != 0) continue;
-    if (store_.try_get(key("ack/" + std::to_string(member)))) continue;
-    out.emplace_back(member, "did not acknowledge" + during);
+    if (gone_[member] != 0 || store_.try_get(key("ack/" + std::to_string(member)))) continue;
+    if (member == store_.rank()) continue;
+    out.emplace_back(member, "did not acknowledge " + epoch + " within the timeout");
   }
-  if (!out.empty()) return out;
+  if (std::exchange(open_->missing, out.size()) != out.size()) open_->since = now;
+  if (now - open_->since <= config_.timeout) return {};
   const Rank first = first_in_charge();
-  if (first != store_.rank()) out.emplace_back(first, "did not commit" + during);
+  if (out.empty() && first != store_.rank()) {
+    out.emplace_back(first, "did not commit " + epoch + " within the timeout");
+  }
   return out;
 }
 
@@ -297,6 +309,7 @@ Result<void> ViewAgent::follow(TimePoint now) {
     const auto round = engine_.accepted();
     if (round) {
       open_->acknowledged = true;
+      open_->since = now;
       return store_.put(key("ack/" + std::to_string(store_.rank())), number_bytes(*round));
     }
   } else if (!open_->activated) {

@@ -1,18 +1,20 @@
 // View agreement: which view holds from which round on, the same for every member.
 //
 // Protocol, all of it through the job's one store. The acting publisher (the lowest live rank that
-// does not look dead from where it stands) creates `view/<e>/propose`. Each member compiles it,
-// joins its groups, promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r.
+// no live one suspects) creates `view/<e>/propose`. Each member compiles it, joins its groups,
+// promises not to begin a round beyond r and writes `view/<e>/ack/<rank>` = r.
 // When every live member has acknowledged, the publisher creates `view/<e>/commit` = the largest r:
 // the first round of epoch e. A member that acknowledged waits at its boundary until it has read
 // the commit, so no two members act on different views in the same round. Where ranks begin rounds
 // in their own time the round of the commit says only that all are prepared: each goes over at its
 // own next round, and a round is planned by the view named in its frames (sync/free/). Keys are
 // created, never overwritten: a second publisher that takes over continues what the first began.
+// (But for `suspect/<rank>`, whom that rank suspects now.)
 //
-// Death. The store says who is lost; a rank whose peers reported it silent is evicted by the
-// publisher. Evictions are numbered (`verdict/<i>`), so of two that exclude each other only the
-// first is made. Both lead to a new view without the rank.
+// Death. The store says who is lost; a rank whose peers reported it silent, in rounds or because it
+// did not acknowledge or commit a view within the timeout, is evicted by the publisher. Evictions
+// are numbered (`verdict/<i>`), so of two that exclude each other only the first is made. Both lead
+// to a new view without the rank.
 #pragma once
 
 #include <functional>
@@ -60,7 +62,8 @@ class ViewAgent {
     PlanReport plan;
     bool acknowledged = false;
     bool activated = false;
-    TimePoint since{};  ///< It was taken in, or the last of its members was lost.
+    std::size_t missing = ~std::size_t{0};  ///< Members that had not acknowledged it.
+    TimePoint since{};  ///< Of the last that changed: its acknowledgements, its members.
   };
 
   using Suspicion = std::pair<Rank, std::string>;  ///< Who, and what it did: "says it <text>".
@@ -79,7 +82,7 @@ class ViewAgent {
   /// believe that they do, what is created first holds.
   Rank first_in_charge() const noexcept;
   bool publishes() const noexcept { return first_in_charge() == store_.rank(); }
-  bool add_suspicion(Suspicion one, TimePoint now);
+  Result<void> publish_suspicions(TimePoint now);
   std::vector<Suspicion> late_in_agreement(TimePoint now);
   std::vector<Suspicion> suspicions_of(Rank by) const;
   void count_votes();
@@ -94,8 +97,9 @@ class ViewAgent {
   std::vector<Rank> members_;   ///< Of the view in force.
   std::vector<std::uint8_t> gone_;
   std::vector<std::uint32_t> votes_;   ///< Ranks in the job that suspect each of those in it.
-  std::vector<Suspicion> suspicions_;  ///< Ours, each rank once.
-  Bytes written_;                      ///< They as they were published last.
+  std::vector<Suspicion> suspicions_;  ///< By this rank's rounds, each rank once.
+  std::vector<Suspicion> late_;        ///< And by the agreement on a view.
+  Bytes written_;                      ///< Both as they were published last.
   std::optional<TimePoint> suspicion_since_;
   std::optional<TimePoint> unechoed_;  ///< When written_ was, if it has not been heard back yet.
   std::optional<Open> open_;

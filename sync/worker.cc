@@ -164,8 +164,9 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
                                       std::span<const std::size_t> sizes) {
   if (auto ok = check_layers(policy_, gradients.size(), sizes); !ok) return ok;
   if (auto ok = agree_on_layers(*store_, sizes, config_.timeout); !ok) return ok;
-  layers_ = sizes.size();
-  return add(gradients, sizes);
+  auto added = add(gradients, sizes);
+  if (added) layers_ = sizes.size();
+  return added;
 }
 
 EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) const {
@@ -206,7 +207,10 @@ Result<void> JoinedWorker::set_up(std::span<float> parameters,
 }
 
 Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
-  SELMCAST_CHECK(engine_ == nullptr, "add_parameters() is called once");
+  if (engine_ != nullptr) {
+    return bad_input("rank " + std::to_string(config_.rank) +
+                     ": parameters are added once to a Worker; join the job anew after a failure");
+  }
   if (parameters.empty()) return bad_input("the parameter set is empty");
   if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;

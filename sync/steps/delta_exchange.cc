@@ -157,6 +157,7 @@ void DeltaExchange::depart(bool last) {
     }
     if (element_ != WireElement::f32) round_off();
   }
+  says_all_last_ = says_all_last_ && last;
   stream_[values_ + kLastWord] = !last ? 0.0F : says_all_last_ ? 2.0F : 1.0F;
   stream_[values_ + kFingerprintWord] =
       coordinates_ ? static_cast<float>(coordinates_->fingerprint(values_)) : 0.0F;
