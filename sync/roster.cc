@@ -24,6 +24,8 @@ std::optional<std::uint64_t> number_in(const Bytes& bytes) {
 }
 
 constexpr std::size_t kVerdictMax = 1024;
+constexpr Duration kVerdictWait = std::chrono::seconds(2);
+constexpr Duration kTurn = std::chrono::milliseconds(20);
 constexpr std::uint32_t kFrameLeast = kFrameHeaderBytes + 64;
 
 Result<void> must_equal(Rank other, const char* what, const std::string& theirs,
@@ -143,7 +145,14 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
   };
   if (!own) {
     const std::string why = rank_name(store.rank()) + " could not start: " + own.error().message;
-    static_cast<void>(decide(why.substr(0, kVerdictMax)));  // Its own reason counts more here.
+    // Its own reason counts more here than what becomes of the store. A connection that ends with
+    // bytes unread takes with it what was sent last, so the verdict must have come back.
+    const SteadyClock clock;
+    const TimePoint deadline = clock.now() + std::min<Duration>(timeout, kVerdictWait);
+    bool there = decide(why.substr(0, kVerdictMax)).has_value();
+    while (there && !store.try_get(verdict) && clock.now() < deadline) {
+      there = store.update(kTurn).has_value();
+    }
     return own;
   }
   const auto key = [](Rank rank) { return "set-up/" + std::to_string(rank); };
@@ -176,7 +185,7 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
       return failed(rank_name(store.rank()) + " waiting for all ranks to start: the job's store " +
                     "does not answer; the process that hosts it (rank 0, or the launcher) hangs");
     }
-    if (auto changed = store.update(std::chrono::milliseconds(20)); !changed) {
+    if (auto changed = store.update(kTurn); !changed) {
       return failed(rank_name(store.rank()) +
                     " waiting for all ranks to start: " + changed.error().message);
     }

@@ -35,6 +35,9 @@ class SeveralGuests(Jobs):
 
         self.run_script(script, count, kbps=50_000, guests=count, netem="loss 2%")
         self.assertEqual(self.ends.status, 0, str(self.ends))
+        said = [self.text(f"lossy.err.{rank}") for rank in range(count)]
+        self.assertEqual([self.text(f"lossy.status.{rank}") for rank in range(count)],
+                         ["0"] * count, "\n".join(said))
         lossy = self.recomputed("lossy", self.elements, status="status.0", err="err.0")
         read = verbs_jobs.total(lossy, "read_frames")
         print(f"{count} guests, netem loss 2%, {4 * self.elements} bytes of parameters: "
