@@ -18,6 +18,10 @@ constexpr std::uint8_t kGroupHops = 1;  // stays within the subnet, like the UDP
 constexpr std::uint32_t kSharedQueue = 0;
 constexpr std::uint32_t kFrameLeast = 256;  // the smallest path MTU of InfiniBand
 
+// The kernel asks for the peer's hardware address and gives up after a second, which is when it
+// would repeat a question that was lost.
+constexpr std::uint32_t kWayAttempts = 4;
+
 // Between two attempts to mend what receives; longer while they do not help.
 constexpr Duration kPauseFirst = std::chrono::milliseconds(1);
 constexpr Duration kPauseMost = std::chrono::milliseconds(100);
@@ -371,8 +375,12 @@ RailAddress Rail::address() const noexcept {
 Result<AddressHandle> Rail::make_handle(ibv_ah_attr attributes, const std::string& to) {
   attributes.port_num = port().port;
   attributes.grh.sgid_index = static_cast<std::uint8_t>(identity_.gid_index(port()));
-  errno = 0;
-  AddressHandle out(ibv_create_ah(pd(), &attributes));
+  AddressHandle out;
+  for (std::uint32_t attempt = 1; out == nullptr && attempt <= kWayAttempts; ++attempt) {
+    errno = 0;
+    out.reset(ibv_create_ah(pd(), &attributes));
+    if (errno != ETIMEDOUT) break;
+  }
   if (out == nullptr) return set_up_error("finding the way to " + to, port().text(), errno);
   return out;
 }

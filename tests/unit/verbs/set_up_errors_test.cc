@@ -169,6 +169,18 @@ TEST(SetUpErrorTexts, NameTheCall) {
   expect_nothing_alive("all texts");
 }
 
+TEST(SetUpErrorTexts, AQuestionForThePeersAddressThatWasLostIsAskedAgain) {
+  fake::reset();
+  for (const int lost : {1, 3}) {
+    fake::world().fail("ibv_create_ah", 1, ETIMEDOUT, lost);
+    EXPECT_EQ(everything("fake0", true).message, "") << lost;
+  }
+  fake::world().fail("ibv_create_ah", 1, ETIMEDOUT, 4);
+  EXPECT_THAT(everything("fake0", true).message,
+              testing::HasSubstr("finding the way to ::ffff:10.0.0.1 on fake0"));
+  expect_nothing_alive("lost questions");
+}
+
 TEST(SetUpErrorTexts, InlineBytesShrinkToWhatTheDeviceHas) {
   fake::reset();
   fake::world().devices[0].inline_most = 60;
