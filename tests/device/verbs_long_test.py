@@ -25,10 +25,10 @@ class SeveralGuests(Jobs):
 
         def script(links):
             lines = [verbs_jobs.by_hand("lossy", self.resnet50, 4, links,
-                                        ["--policy", policy, "--timeout", "20"], rank, count) +
+                                        ["--policy", policy, "--timeout", "40"], rank, count) +
                      verbs_jobs.by_hand("landed", LANDED, 4, links,
                                         ["--policy", "select=all mix=cumulative", "--mtu", "1076",
-                                         "--timeout", "20"], rank, count, port=7001)
+                                         "--timeout", "40"], rank, count, port=7001)
                      for rank in range(count)]
             cases = "".join(f"{rank}) {line.strip()} ;;\n" for rank, line in enumerate(lines))
             return f"case $RXE_GUEST in\n{cases}esac\n"
