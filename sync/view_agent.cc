@@ -126,11 +126,16 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
 Result<void> ViewAgent::publish_suspicions(TimePoint now) {
   WireWriter out;
   std::size_t reasons = 0;
-  for (const auto* const list : {&suspicions_, &late_}) {
-    for (const auto& [rank, why] : *list) {
-      const bool fits = (reasons += why.size()) <= kReasonsMax;
-      out.put(std::uint32_t{rank}).put_text(fits ? why : std::string());
-    }
+  std::vector<Suspicion> all = suspicions_;
+  for (const Suspicion& late : late_) {
+    // A rank has one vote on each other one.
+    const bool known = std::any_of(suspicions_.begin(), suspicions_.end(),
+                                   [&](const auto& other) { return other.first == late.first; });
+    if (!known) all.push_back(late);
+  }
+  for (const auto& [rank, why] : all) {
+    const bool fits = (reasons += why.size()) <= kReasonsMax;
+    out.put(std::uint32_t{rank}).put_text(fits ? why : std::string());
   }
   written_ = out.take();
   if (!unechoed_) unechoed_ = now;

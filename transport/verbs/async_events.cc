@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
-#include <system_error>
+
+#include "transport/verbs/quiet_thread.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -35,17 +34,7 @@ Result<std::unique_ptr<AsyncEvents>> AsyncEvents::start(std::vector<Rail*> rails
   }
   std::unique_ptr<AsyncEvents> out(
       new AsyncEvents(std::move(rails), std::move(changed), std::move(stop)));
-  // Signals are the application's.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
-  try {
-    out->thread_ = std::thread([self = out.get()] { self->run(); });
-  } catch (const std::system_error& refused) {
-    error = refused.code().value();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = start_quiet(out->thread_, [self = out.get()] { self->run(); });
   if (error == 0) return out;
   return failed(std::string("verbs: no thread for the devices' events: ") + std::strerror(error) +
                 "; raise the limit of processes (ulimit -u)");

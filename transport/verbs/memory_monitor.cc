@@ -4,7 +4,6 @@
 #include <linux/close_range.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -14,10 +13,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
+
+#include "transport/verbs/quiet_thread.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -100,17 +99,7 @@ Result<std::shared_ptr<MemoryMonitor>> MemoryMonitor::start() {
   out->bell_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   out->done_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!out->bell_ || !out->done_) return failed(std::string("eventfd: ") + std::strerror(errno));
-  // Signals are the application's.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = 0;
-  try {
-    out->thread_ = std::thread([self = out.get()] { self->run(); });
-  } catch (const std::system_error& refused) {
-    error = refused.code().value();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int error = start_quiet(out->thread_, [self = out.get()] { self->run(); });
   if (error != 0) {
     return unavailable(std::string("memory cannot be watched: no thread for it: ") +
                        std::strerror(error) + "; raise the limit of processes (ulimit -u)");

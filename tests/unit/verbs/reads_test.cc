@@ -60,6 +60,16 @@ std::vector<std::uint8_t> bytes_of(const WireUp& message) {
   return out;
 }
 
+/// Keeps the newest ask in `ask`, until the test ends or loses messages otherwise. `lose`: and
+/// loses every message.
+void note_asks(WireUp& ask, bool lose) {
+  fake::world().loses = [&ask, lose](std::uint32_t, const std::vector<std::uint8_t>& bytes) {
+    const auto message = message_in(bytes);
+    if (message && message->kind == WireUp::Kind::ask) ask = *message;
+    return lose && message.has_value();
+  };
+}
+
 class Reads : public testing::Test {
  protected:
   void SetUp() override {
@@ -173,11 +183,7 @@ TEST_F(Reads, AnAskThatWasOvertakenDoesNotDisturb) {
 
 TEST_F(Reads, ANewAttemptOfThePeerReplacesTheConnection) {
   WireUp ask;
-  fake::world().loses = [&](std::uint32_t, const std::vector<std::uint8_t>& bytes) {
-    const auto message = message_in(bytes);
-    if (message && message->kind == WireUp::Kind::ask) ask = *message;
-    return false;
-  };
+  note_asks(ask, false);
   ASSERT_TRUE(connected());
   const auto before = fake::queue_pairs(IBV_QPT_RC);
   ask.attempt += 1000;
@@ -196,11 +202,7 @@ TEST_F(Reads, ANewAttemptOfThePeerReplacesTheConnection) {
 
 TEST_F(Reads, ForeignAndHostileMessagesMakeNothing) {
   WireUp ask;
-  fake::world().loses = [&](std::uint32_t, const std::vector<std::uint8_t>& bytes) {
-    const auto message = message_in(bytes);
-    if (message && message->kind == WireUp::Kind::ask) ask = *message;
-    return message.has_value();
-  };
+  note_asks(ask, true);
   EXPECT_FALSE(connected(milliseconds(60)));
   fake::world().loses = nullptr;
   const auto before = fake::queue_pairs(IBV_QPT_RC);
@@ -237,11 +239,7 @@ TEST_F(Reads, ForeignAndHostileMessagesMakeNothing) {
 
 TEST_F(Reads, MoreMessagesAtOnceThanThereAreSlots) {
   WireUp ask;
-  fake::world().loses = [&](std::uint32_t, const std::vector<std::uint8_t>& bytes) {
-    const auto message = message_in(bytes);
-    if (message && message->kind == WireUp::Kind::ask) ask = *message;
-    return false;
-  };
+  note_asks(ask, false);
   ASSERT_TRUE(connected());
   // Answers that nobody fetches from the device, then a flood of asks.
   fake::world().hold = true;
