@@ -79,7 +79,6 @@ void receive_to_accumulate(benchmark::State& state) {
       encode_frame({.job = kJob,
                     .sender = 1,
                     .round = round,
-                    .chunk = f / kShape.chunk_frames,
                     .offset = kShape.offset_of(f),
                     .length = kPayload},
                    frame.subspan(kFrameHeaderBytes), frame.data());

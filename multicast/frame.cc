@@ -17,7 +17,7 @@ enum At : std::size_t {
   kStreamAt = 10,
   kEpochAt = 12,
   kRoundAt = 16,
-  kChunkAt = 20,
+  kWeightAt = 20,
   kOffsetAt = 24,
   kLengthAt = 32,
   kFlagsAt = 34,
@@ -51,7 +51,7 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
   store_le(out + kStreamAt, header.stream);
   store_le(out + kEpochAt, header.epoch);
   store_le(out + kRoundAt, header.round);
-  store_le(out + kChunkAt, header.chunk);
+  store_le(out + kWeightAt, header.weight);
   store_le(out + kOffsetAt, header.offset);
   store_le(out + kLengthAt, header.length);
   store_le(out + kFlagsAt, header.flags);
@@ -66,7 +66,7 @@ FrameHeader peek_header(const std::byte* header) noexcept {
       .stream = load_le<std::uint16_t>(header + kStreamAt),
       .epoch = load_le<std::uint32_t>(header + kEpochAt),
       .round = load_le<std::uint32_t>(header + kRoundAt),
-      .chunk = load_le<std::uint32_t>(header + kChunkAt),
+      .weight = load_le<std::uint32_t>(header + kWeightAt),
       .offset = load_le<std::uint64_t>(header + kOffsetAt),
       .length = load_le<std::uint16_t>(header + kLengthAt),
       .flags = load_le<std::uint16_t>(header + kFlagsAt),

@@ -1,7 +1,7 @@
 // The frame: a 40-byte little-endian header, then the payload. Pure functions, no I/O.
 //
 //  0 u16 magic   2 u8 version   3 u8 kind   4 u32 job    8 u16 sender  10 u16 stream
-// 12 u32 epoch  16 u32 round   20 u32 chunk 24 u64 offset
+// 12 u32 epoch  16 u32 round   20 u32 weight 24 u64 offset
 // 32 u16 length of the payload 34 u16 flags 36 u32 CRC32C of bytes 0..35 and the payload
 #pragma once
 
@@ -62,7 +62,7 @@ struct FrameHeader {
   std::uint16_t stream = 0;
   std::uint32_t epoch = 0;
   std::uint32_t round = 0;
-  std::uint32_t chunk = 0;
+  std::uint32_t weight = 1;  ///< data: so many ranks' values are summed up in the payload.
   std::uint64_t offset = 0;
   std::uint16_t length = 0;  ///< Payload bytes.
   std::uint16_t flags = 0;

@@ -137,7 +137,7 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < run.count; ++i) {
     const std::uint32_t frame = run.first + i;
-    header.chunk = frame / shape.chunk_frames;
+    if (run.weights != nullptr) header.weight = run.weights[frame];
     header.offset = shape.offset_of(frame);
     header.length = static_cast<std::uint16_t>(shape.length_of(frame));
     const std::span payload{run.data + header.offset, header.length};

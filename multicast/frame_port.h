@@ -37,6 +37,7 @@ struct FrameRun {
   std::uint32_t count = 0;          ///< At most StreamShape::chunk_frames.
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
+  const std::uint16_t* weights = nullptr;  ///< By frame: FrameHeader::weight; null: 1.
 };
 
 class Puller;

@@ -93,7 +93,6 @@ ParsedFrame Puller::frame_of(Batch& batch, std::uint32_t index) noexcept {
                            .stream = what.stream,
                            .epoch = what.epoch,
                            .round = what.round,
-                           .chunk = frame / what.shape.chunk_frames,
                            .offset = what.shape.offset_of(frame),
                            .length = static_cast<std::uint16_t>(what.shape.length_of(frame)),
                            .flags = frame_flag::kRepair | frame_flag::kRead};

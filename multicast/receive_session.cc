@@ -62,12 +62,44 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   mismatch_.reset();
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
-  unsettled_ = matched_ = 0;
-  set_window(senders.size());
+  unsettled_ = matched_ = given_up_ = 0;
+  set_window(sharing_ > 0 ? sharing_ : senders.size());
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
     source_index_[senders[s]] = static_cast<std::uint16_t>(s);
     start(sources_[s], senders[s], round, shards.empty() ? Shard() : shards[s], now);
+  }
+}
+
+void ReceiveSession::share(std::uint32_t senders, bool relays) noexcept {
+  sharing_ = senders;
+  relays_ = relays;
+}
+
+std::uint32_t ReceiveSession::arrived(Rank sender) noexcept {
+  Source* source = source_of(sender);
+  return source == nullptr ? shape_.frames() : source->bitmap.first_gap();
+}
+
+std::uint32_t ReceiveSession::lacking(std::uint32_t frame) const noexcept {
+  if (given_up_ == 0) return 0;
+  std::uint32_t out = 0;
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    const Source& source = sources_[s];
+    const bool over = source.state != SenderState::hearing && source.state != SenderState::complete;
+    const bool its = frame >= source.range.first && frame < source.range.end;
+    out += over && its && !source.bitmap.contains(frame) ? 1 : 0;
+  }
+  return out;
+}
+
+void ReceiveSession::enough(Shard part) noexcept {
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    Source& source = sources_[s];
+    if (source.state != SenderState::hearing || source.range != shape_.range_of(part)) continue;
+    source.state = SenderState::excused;
+    --unsettled_;
+    send_ack(source.rank, epoch_, source.round, false);
   }
 }
 
@@ -109,6 +141,7 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
   source.state = dropped_ranks_[rank] != 0 ? SenderState::lost : SenderState::hearing;
   if (source.state != SenderState::hearing) {
     gave_up_round_[rank] = round + 1;
+    ++given_up_;
     return;
   }
   ++unsettled_;
@@ -130,14 +163,16 @@ void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
   if (source == nullptr) return;
   source->last_heard = now;
   source->next_credit = now + credit_repeat_;
-  if (settings_.free_running && !begun_by_sender(*source)) source->last_progress = now;
+  if (relays_ || (settings_.free_running && !begun_by_sender(*source))) source->last_progress = now;
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
   if (source.state != SenderState::hearing) return;
   source.state = state;
   --unsettled_;
-  if (state != SenderState::complete) gave_up_round_[source.rank] = source.round + 1;
+  if (state == SenderState::complete) return;
+  ++given_up_;
+  gave_up_round_[source.rank] = source.round + 1;
 }
 
 void ReceiveSession::drop(Rank rank) noexcept {

@@ -51,7 +51,15 @@ enum class Verdict : std::uint8_t {
   dropped,    ///< By the loss that was asked for.
 };
 
-enum class SenderState : std::uint8_t { none, hearing, complete, evicted_us, silent, lost };
+enum class SenderState : std::uint8_t {
+  none,
+  hearing,
+  complete,
+  evicted_us,
+  silent,
+  lost,
+  excused  ///< enough() was called.
+};
 
 struct ReceiveCounters {
   std::uint64_t payload_bytes = 0;  ///< Fresh.
@@ -73,6 +81,9 @@ class ReceiveSession {
   /// bytes each sender sends; empty = all of them.
   void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, std::span<const Rank> senders,
              std::uint64_t bytes, std::span<const Shard> shards = {}) noexcept;
+  /// Before begin(): `senders` of the next round share the window, those of other streams included,
+  /// and what they send may depend on others (`relays`): while one of them lives it may wait.
+  void share(std::uint32_t senders, bool relays) noexcept;
   /// free_running: opens the next round of one sender, whose last one is settled, and grants the
   /// first credit. `senders_max` counts the ranks that are ever named.
   void open(TimePoint now, Rank sender, std::uint32_t round) noexcept;
@@ -92,6 +103,13 @@ class ReceiveSession {
 
   void progress(TimePoint now) noexcept;
   TimePoint next_timer() const noexcept { return next_timer_; }
+
+  /// All frames of this sender below the result have arrived; a sender that is none: all.
+  std::uint32_t arrived(Rank sender) noexcept;
+  /// Senders of this round that were given up without this frame of theirs.
+  std::uint32_t lacking(std::uint32_t frame) const noexcept;
+  /// What senders of this part have sent is enough: those not heard to the end are let go.
+  void enough(Shard part) noexcept;
 
   bool done() const noexcept { return unsettled_ == 0; }
   /// Senders whose open round is not settled.
@@ -151,6 +169,9 @@ class ReceiveSession {
   std::uint32_t round_ = 0;  ///< In lock-step.
   Duration credit_repeat_;
   bool begun_ = false;
+  std::uint32_t sharing_ = 0;  ///< Of the next round's window; 0: its own senders.
+  bool relays_ = false;
+  std::uint32_t given_up_ = 0;  ///< Senders of this round, in lock-step.
   std::uint32_t window_frames_ = 1;  ///< Per sender, this round.
   std::vector<Source> sources_;      ///< [0, source_count_) are in use.
   std::size_t source_count_ = 0;

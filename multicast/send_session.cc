@@ -48,7 +48,6 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
   epoch_ = epoch;
   round_ = round;
   data_ = data.data();
-  region_ = region;
   wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
   unsettled_ = 0;
   lane_count_ = lanes.size();
@@ -57,8 +56,14 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
     lane.range = shape_.range_of(lane.spec->shard);
+    lane.data = lane.spec->data != nullptr ? lane.spec->data : data_;
+    lane.region = lane.spec->data != nullptr ? lane.spec->region : region;
+    lane.ready = lane.spec->waits ? lane.range.first : lane.range.end;
     lane.digest_lane = 0;
-    while (lanes_[lane.digest_lane].range != lane.range) ++lane.digest_lane;
+    while (lanes_[lane.digest_lane].range != lane.range ||
+           lanes_[lane.digest_lane].data != lane.data) {
+      ++lane.digest_lane;
+    }
     lane.digest = 0;
     lane.next_frame = lane.digest_end = lane.range.first;
     lane.live = 0;
@@ -95,7 +100,7 @@ void SendSession::activate(Rank rank) noexcept {
   auto& peer = peers_[rank];
   const bool first = peer.state == ReceiverState::waiting;
   peer.state = ReceiverState::active;
-  if (!first || !port_.readable()) return;
+  if (!first || !readable(lanes_[peer.lane])) return;
   // So that gaps can be read before the tail comes. Lost or unsent, the tail says it again.
   const FrameHeader header{.kind = FrameKind::tail,
                            .stream = settings_.stream,
@@ -103,14 +108,14 @@ void SendSession::activate(Rank rank) noexcept {
                            .round = round_,
                            .flags = frame_flag::kWhere};
   std::array<std::byte, kTailBytesMax> payload;
-  port_.send_control(rank, header, {payload.data(), tail_payload(0, payload)});
+  port_.send_control(rank, header, {payload.data(), tail_payload(lanes_[peer.lane], 0, payload)});
 }
 
-std::size_t SendSession::tail_payload(std::uint64_t digest,
+std::size_t SendSession::tail_payload(const Lane& lane, std::uint64_t digest,
                                       std::span<std::byte, kTailBytesMax> out) const noexcept {
   store_le(out.data(), digest);
-  if (!port_.readable()) return 8;
-  encode_location(port_.location(settings_.stream, region_, data_),
+  if (!readable(lane)) return 8;
+  encode_location(port_.location(settings_.stream, lane.region, lane.data),
                   out.subspan<8, kLocationBytes>());
   return kTailBytesMax;
 }
@@ -147,6 +152,16 @@ void SendSession::set_rate(Kbps wire_kbps, TimePoint now) noexcept {
   }
   wire_kbps_ = rate;
   wake_at(now);
+}
+
+void SendSession::set_ready(std::size_t lane, std::uint32_t end) noexcept {
+  if (end <= lanes_[lane].ready) return;
+  lanes_[lane].ready = std::min(end, lanes_[lane].range.end);
+  wake_at(TimePoint());
+}
+
+void SendSession::abandon(std::size_t lane) noexcept {
+  for (const Rank rank : lanes_[lane].spec->receivers) cut(rank);
 }
 
 void SendSession::settle(Rank rank, ReceiverState state) noexcept {
@@ -241,7 +256,7 @@ std::uint32_t SendSession::credit_of(const Peer& peer) const noexcept {
 }
 
 std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
-  std::uint32_t credit = lane.range.end;
+  std::uint32_t credit = lane.ready;
   for (const Rank rank : lane.spec->receivers) {
     const auto& peer = peers_[rank];
     if (!settled(peer.state)) credit = std::min(credit, credit_of(peer));
@@ -252,8 +267,14 @@ std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
 void SendSession::extend_digest(Lane& lane, std::uint32_t end) noexcept {
   for (; lane.digest_end < end; ++lane.digest_end) {
     const std::uint64_t offset = shape_.offset_of(lane.digest_end);
-    lane.digest += frame_digest(offset, {data_ + offset, shape_.length_of(lane.digest_end)});
+    lane.digest += frame_digest(offset, {lane.data + offset, shape_.length_of(lane.digest_end)});
   }
+}
+
+FrameRun SendSession::run_of(const Lane& lane, std::uint16_t flags, std::uint32_t first,
+                             std::uint32_t count) const noexcept {
+  return {epoch_, round_,    settings_.stream, flags, first,
+          count,  lane.data, lane.region,      lane.spec->weights};
 }
 
 std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
@@ -265,8 +286,7 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
     const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
     const auto flags =
         static_cast<std::uint16_t>(flags_ | (lane.spec->patch ? frame_flag::kPatch : 0));
-    const FrameRun run{epoch_, round_, settings_.stream, flags, lane.next_frame,
-                       count,  data_,  region_};
+    const FrameRun run = run_of(lane, flags, lane.next_frame, count);
     if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
     extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
     *lane.next_send = std::max(*lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
@@ -286,8 +306,7 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     if (!run->several && settled(peers_[run->receiver].state)) continue;
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
     const auto flags = static_cast<std::uint16_t>(flags_ | frame_flag::kRepair);
-    const FrameRun frames{epoch_,     round_, settings_.stream, flags, run->first,
-                          run->count, data_,  region_};
+    const FrameRun frames = run_of(lane, flags, run->first, run->count);
     // Cannot be refused: a slot is free, and nothing else lets it say no.
     static_cast<void>(port_.send_frames(to, shape_, frames));
     const int share = fresh_left ? kRepairShare : 1;
@@ -308,7 +327,8 @@ void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint n
                            .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
                            .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
   std::array<std::byte, kTailBytesMax> payload;
-  const std::size_t bytes = tail_payload(final ? lanes_[lane.digest_lane].digest : 0, payload);
+  const std::uint64_t digest = final ? lanes_[lane.digest_lane].digest : 0;
+  const std::size_t bytes = tail_payload(lane, digest, payload);
   if (!port_.send_control(rank, header, {payload.data(), bytes})) {
     wake_at(now + microseconds(100));
     return;

@@ -26,6 +26,13 @@ struct LaneSpec {
   std::vector<Rank> receivers;
   bool patch = false;
   Shard shard = {};  ///< What of the round's bytes goes this way.
+  /// Frames become ready while the round runs, see set_ready(); otherwise all are from the start.
+  bool waits = false;
+  /// What is sent instead of the round's data: as many bytes, registered as `region`. By frame, how
+  /// many ranks are in it; null: one.
+  const std::byte* data = nullptr;
+  RegionId region = 0;
+  const std::uint16_t* weights = nullptr;
 };
 
 struct SendSettings {
@@ -76,6 +83,10 @@ class SendSession {
   void cut(Rank rank) noexcept;
   /// Paces what this round still sends, also what waits for its turn already.
   void set_rate(Kbps wire_kbps, TimePoint now) noexcept;
+  /// Of a lane that waits: frames below `end` hold still from now on and may be sent.
+  void set_ready(std::size_t lane, std::uint32_t end) noexcept;
+  /// Of a lane that waits: the rest will never be ready. Its receivers are told so by EVICT.
+  void abandon(std::size_t lane) noexcept;
 
   /// Queues what may be sent now. Returns the number of frames queued.
   std::uint32_t progress(TimePoint now) noexcept;
@@ -108,6 +119,9 @@ class SendSession {
     const LaneSpec* spec = nullptr;
     FrameRange range;
     std::uint32_t next_frame = 0;
+    std::uint32_t ready = 0;  ///< Frames below may be sent.
+    const std::byte* data = nullptr;
+    RegionId region = 0;
     std::uint32_t live = 0;  ///< Receivers not settled.
     std::uint32_t digest_lane =
         0;                     ///< The first one with the same range: its digest is this one's.
@@ -121,8 +135,12 @@ class SendSession {
   static constexpr std::size_t kTailBytesMax = 8 + kLocationBytes;
   void activate(Rank rank) noexcept;
   /// Writes a tail's payload and returns its size.
-  std::size_t tail_payload(std::uint64_t digest,
+  std::size_t tail_payload(const Lane& lane, std::uint64_t digest,
                            std::span<std::byte, kTailBytesMax> out) const noexcept;
+  /// Sums are not read by peers: how many ranks are in a frame is said in its header only.
+  bool readable(const Lane& lane) const noexcept {
+    return port_.readable() && lane.spec->weights == nullptr;
+  }
   std::uint32_t credit_of(const Lane& lane) const noexcept;
   std::uint32_t send_fresh(Lane& lane, TimePoint now) noexcept;
   std::uint32_t send_repairs(Lane& lane, TimePoint now) noexcept;
@@ -134,6 +152,8 @@ class SendSession {
   void send_evict(Rank rank, std::uint32_t epoch, std::uint32_t round) noexcept;
   void settle(Rank rank, ReceiverState state) noexcept;
   void extend_digest(Lane& lane, std::uint32_t end) noexcept;
+  FrameRun run_of(const Lane& lane, std::uint16_t flags, std::uint32_t first,
+                  std::uint32_t count) const noexcept;
   std::uint32_t credit_of(const Peer& peer) const noexcept;
   Duration wire_time(std::uint32_t first, std::uint32_t count) const noexcept;
   void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
@@ -144,7 +164,6 @@ class SendSession {
   bool begun_ = false;
   std::uint32_t epoch_ = 0, round_ = 0;
   const std::byte* data_ = nullptr;
-  RegionId region_ = 0;
   Kbps wire_kbps_ = 1;
   std::uint16_t flags_ = 0;  ///< Of all data.
   std::vector<Peer> peers_;

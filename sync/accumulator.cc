@@ -33,6 +33,7 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
 void Accumulator::begin(std::uint64_t bytes) noexcept {
   shape_.bytes = bytes;
   std::fill_n(counts_.begin(), shape_.frames(), std::uint16_t{0});
+  std::fill(weights_.begin(), weights_.end(), std::uint16_t{0});
 }
 
 void Accumulator::begin(std::uint64_t bytes, std::uint32_t epoch, std::size_t members,
@@ -93,7 +94,10 @@ void Accumulator::add_pairs(std::span<const std::byte> pairs) noexcept {
 }
 
 void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
-                      const std::byte* sent) noexcept {
+                      const std::byte* sent, std::uint32_t weight) noexcept {
+  if (!weights_.empty()) {
+    weights_[frame] = static_cast<std::uint16_t>(weights_[frame] + std::min(weight, 0xFFFFU));
+  }
   if (const auto plain = plain_bytes(frame); plain < payload.size()) {
     add_pairs(payload.subspan(plain));
     payload = payload.first(plain);
@@ -119,7 +123,8 @@ void Accumulator::complete(Rank sender) noexcept {
 void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
   const std::size_t count = plain_bytes(frame) / bytes_of(element_);
-  const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + counts_[frame]);
+  const double others = weights_.empty() ? counts_[frame] : weights_[frame];
+  const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + others);
   const auto scale32 = static_cast<float>(scale);
   float* to = own + first;
   const std::byte* mine = sent + shape_.offset_of(frame);
@@ -149,6 +154,26 @@ void Accumulator::move_to(const float* own, const std::byte* sent) noexcept {
                               static_cast<float>(counts_[frame]),
                               shape_.length_of(frame) / sizeof(float));
   }
+}
+
+void Accumulator::weigh() {
+  SELMCAST_CHECK(mix_ == MixKind::sgd && element_ == WireElement::f32 && !deterministic_,
+                 "sums of sums are of float32 gradients");
+  weights_.resize(counts_.size());
+}
+
+void Accumulator::sum_up(std::uint32_t frame, const std::byte* sent) noexcept {
+  const std::uint64_t at = shape_.offset_of(frame);
+  const std::size_t count = shape_.length_of(frame) / sizeof(float);
+  float* sum = sums_.data() + at / sizeof(float);
+  (counts_[frame] == 0 ? kernels::assign : kernels::add)(element_, sum, sent + at, count);
+  ++weights_[frame];
+  counts_[frame] = 0;
+}
+
+void Accumulator::finish(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
+  if (counts_[frame] > 0) finish_frame(frame, own, sent);
+  counts_[frame] = 0;
 }
 
 void Accumulator::finish(float* own, const std::byte* sent) noexcept {

@@ -56,8 +56,9 @@ class Accumulator {
     begin(stream_bytes_, epoch, members, senders);
   }
   /// Adds one received frame. `sent` is the start of this rank's stream.
+  /// `weight`: so many ranks' values are in it, 1 unless weigh() was called.
   void add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
-           const std::byte* sent) noexcept;
+           const std::byte* sent, std::uint32_t weight = 1) noexcept;
   /// All frames of this sender were added; once per round and sender.
   void complete(Rank sender) noexcept;
   /// `average`, float32, not deterministic: what was added so far was compared with `sent`; makes
@@ -66,6 +67,17 @@ class Accumulator {
   void move_to(const float* own, const std::byte* sent) noexcept;
   /// Mixes the sums into the parameters `own`. Frames without a contributor stay as they are.
   void finish(float* own, const std::byte* sent) noexcept;
+  /// The same of one frame; finish() then leaves it alone.
+  void finish(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
+
+  /// Before the first round: what is added may be sums of several ranks' values. `sgd`, float32, not
+  /// deterministic. Allocates.
+  void weigh();
+  /// Adds the own values to a frame, so that its sum may be sent from sums(), with its weight from
+  /// weights(); finish() then leaves it alone.
+  void sum_up(std::uint32_t frame, const std::byte* sent) noexcept;
+  std::span<const float> sums() const noexcept { return sums_; }
+  const std::uint16_t* weights() const noexcept { return weights_.data(); }
 
   std::uint32_t contributors(std::uint32_t frame) const noexcept { return counts_[frame]; }
 
@@ -89,7 +101,8 @@ class Accumulator {
   const SenderTable* table_;  ///< Or null.
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
-  std::vector<std::uint16_t> counts_;
+  std::vector<std::uint16_t> counts_;   ///< By frame: what was added.
+  std::vector<std::uint16_t> weights_;  ///< And how many ranks are in it; empty: as many.
 };
 
 }  // namespace selmcast

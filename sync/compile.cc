@@ -1,10 +1,11 @@
+#include "sync/compile.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <span>
 
 #include "base/random.h"
-#include "sync/program.h"
 #include "sync/schedule.h"
 #include "sync/select/pair_age.h"
 #include "sync/server_program.h"
@@ -24,33 +25,57 @@ void sort_unique(std::vector<std::uint32_t>& v) {
   v.erase(std::unique(v.begin(), v.end()), v.end());
 }
 
-/// Everything but the groups of one member's program.
-Program cut_out(const View& view, const Schedule& schedule, std::uint32_t self) {
+/// What all programs of a view with a plan begin with.
+Program program_of(const View& view, const RateFraction& rate, const RateFraction& without_k,
+                   std::uint32_t period) {
   Program out;
   out.epoch = view.epoch;
   out.members = view.members;
-  out.period_k = schedule.period;
-  out.rate = *std::min_element(schedule.rates.begin(), schedule.rates.end());
-  out.rate_without_k = schedule.rate_without_k;
-  for (std::size_t t = 0; t < schedule.cycle.size(); ++t) {
+  out.rate = rate;
+  out.rate_without_k = without_k;
+  out.period_k = period;
+  return out;
+}
+
+/// Legs of a round in which everyone sends all it has: to `receivers`, by the group where there is
+/// one, to a patch by unicast, and from `senders`.
+void add_star(Program& program, std::uint32_t group, std::span<const Rank> receivers,
+              std::span<const Rank> patches, std::span<const Rank> senders) {
+  if (group == kNoGroup) {
+    program.send_each({}, receivers);
+  } else {
+    program.send({.group = group}, receivers);
+  }
+  program.send_each({.patch = true}, patches);
+  for (const Rank from : senders) program.receive({}, from);
+}
+
+/// `grouped`: one group per sender and round of the cycle; otherwise all by unicast.
+Program schedule_program(const View& view, const Schedule& schedule, std::uint32_t self,
+                         bool grouped) {
+  const auto n = static_cast<std::uint32_t>(view.members.size());
+  auto out = program_of(view, *std::min_element(schedule.rates.begin(), schedule.rates.end()),
+                        schedule.rate_without_k, schedule.period);
+  for (std::uint32_t t = 0; t < schedule.cycle.size(); ++t) {
     const auto& receivers = schedule.cycle[t];
-    RoundPlan round;
-    round.rate = schedule.rates[t];
-    round.receivers = ranks_of(view, receivers[self]);
-    round.below_p = receivers[self].size() < schedule.p;
-    for (std::uint32_t i = 0; i < receivers.size(); ++i) {
-      if (std::binary_search(receivers[i].begin(), receivers[i].end(), self)) {
-        round.senders.push_back(view.members[i]);
-      }
+    const auto base = first_group(view) + t * n;
+    std::vector<Rank> senders;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (!std::binary_search(receivers[i].begin(), receivers[i].end(), self)) continue;
+      senders.push_back(view.members[i]);
+      if (grouped) out.receive_groups.push_back(base + i);
     }
-    out.cycle.push_back(std::move(round));
+    out.add_round(schedule.rates[t]).below_p = receivers[self].size() < schedule.p;
+    const auto to = ranks_of(view, receivers[self]);
+    if (grouped && !to.empty()) out.send_groups.push_back(base + self);
+    add_star(out, grouped ? base + self : kNoGroup, to, {}, senders);
   }
   return out;
 }
 
-/// One group per sender and round of the cycle.
-Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::uint32_t self,
-                               Program& program, RowChange& change) {
+/// Whether there are groups enough, how many entries that takes at most, and who joins what.
+Result<void> count_sender_groups(const View& view, const Schedule& schedule, Program& program,
+                                 RowChange& change) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
   if (schedule.cycle.size() * n > kGroupsPerEpoch) {
     return bad_input("no plan: " + std::to_string(n) + " senders times " +
@@ -59,25 +84,10 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
                      " groups; use groups=rows, a smaller k, or route=unicast");
   }
   std::vector<std::uint32_t> entries(n);
-  for (std::uint32_t t = 0; t < schedule.cycle.size(); ++t) {
-    const auto base = first_group(view) + t * n;
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const auto& receivers = schedule.cycle[t][i];
+  for (const auto& round : schedule.cycle) {
+    for (const auto& receivers : round) {
       for (const auto j : receivers) ++entries[j];
-      if (std::binary_search(receivers.begin(), receivers.end(), self)) {
-        program.receive_groups.push_back(base + i);
-      }
     }
-    auto& round = program.cycle[t];
-    for (std::uint32_t i = 0; i < n; ++i) {
-      const bool heard =
-          std::binary_search(round.senders.begin(), round.senders.end(), view.members[i]);
-      if (heard) round.sender_groups.push_back(base + i);
-    }
-    if (round.receivers.empty()) continue;
-    round.multicast = true;
-    round.group = base + self;
-    program.send_groups.push_back(round.group);
   }
   program.group_entries_max = *std::max_element(entries.begin(), entries.end());
   // Other groups than in the epoch before, so each entry is a join.
@@ -86,123 +96,47 @@ Result<void> add_sender_groups(const View& view, const Schedule& schedule, std::
   return {};
 }
 
-/// Everything but the group.
-RoundPlan round_plan(const View& view, const RingRound& mine, const RateFraction& rate) {
-  RoundPlan out;
-  out.rate = rate;
-  out.receivers = ranks_of(view, mine.receivers);
-  out.senders = ranks_of(view, mine.senders);
-  out.below_p = mine.below_p;
-  if (mine.patch) out.patches.push_back(view.members[*mine.patch]);
-  out.multicast = !out.receivers.empty();
-  return out;
-}
-
 /// One group per row of the ring plan, and a patch is a copy of its own. O(k n).
 Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
-  Program out;
-  out.epoch = view.epoch;
-  out.members = view.members;
-  out.period_k = rows.period();
-  out.rate = rows.rate();
-  out.rate_without_k = rows.rate_without_bound();
+  auto out = program_of(view, rows.rate(), rows.rate_without_bound(), rows.period());
   out.receive_groups = rows.groups_of(self);
-  const auto n = rows.members();
-  RingWork work(n);
+  RingWork work(rows.members());
   for (std::uint32_t t = 0; t < rows.period(); ++t) {
     const auto mine = rows.round_of(self, t, work);
-    auto round = round_plan(view, mine, rows.rate());
-    // In each round the rows are dealt out to the members in ring order, one to each.
-    for (const auto sender : mine.senders) {
-      const auto group = rows.groups()[(mine.row + sender + n - self) % n];
-      const bool member =
-          std::binary_search(out.receive_groups.begin(), out.receive_groups.end(), group);
-      round.sender_groups.push_back(member ? group : kNoGroup);
-    }
-    if (round.multicast) {
-      round.group = rows.groups()[mine.row];
-      out.send_groups.push_back(round.group);
-    }
-    out.cycle.push_back(std::move(round));
+    const auto group = rows.groups()[mine.row];
+    const auto receivers = ranks_of(view, mine.receivers);
+    std::vector<Rank> patches;
+    if (mine.patch) patches.push_back(view.members[*mine.patch]);
+    out.add_round(rows.rate()).below_p = mine.below_p;
+    add_star(out, group, receivers, patches, ranks_of(view, mine.senders));
+    if (!receivers.empty()) out.send_groups.push_back(group);
   }
   sort_unique(out.send_groups);
   out.group_entries_max = *std::max_element(rows.slots().begin(), rows.slots().end());
   return out;
 }
 
-/// One group per sender, of which a member is only in those that the round needs.
-Program slide_program(const View& view, const SlidePlan& plan, std::uint32_t self,
-                      RowChange& change) {
-  Program out;
-  out.epoch = view.epoch;
-  out.members = view.members;
-  out.moves_groups = true;
-  out.period_k = plan.period();
-  out.rate = plan.ring().rate();
-  out.rate_without_k = plan.ring().rate_without_bound();
-  const auto base = first_group(view);
-  const auto start = mix_seed(view.epoch) % plan.cycle();
-  const auto groups_at = [&](std::uint64_t t) {
-    auto groups = plan.groups_of(self, start + t);
-    for (auto& group : groups) group += base;
-    return groups;
-  };
-  RingWork work(plan.ring().members());
-  auto now = groups_at(0);
-  out.receive_groups = now;
-  for (std::uint32_t t = 0; t < plan.cycle(); ++t) {
-    auto next = groups_at(t + 1);
-    auto round = round_plan(view, plan.round_of(self, start + t, work), plan.ring().rate());
-    round.group = base + self;
-    std::set_difference(next.begin(), next.end(), now.begin(), now.end(),
-                        std::back_inserter(round.joins));
-    std::set_difference(now.begin(), now.end(), next.begin(), next.end(),
-                        std::back_inserter(round.leaves));
-    for (const auto group : now) round.in_groups_of.push_back(view.members[group - base]);
-    out.cycle.push_back(std::move(round));
-    now = std::move(next);
-  }
-  out.send_groups = {base + self};
-  const auto joins = plan.joins(start);
-  out.group_entries_max = joins.most_held;
-  out.joins_per_round_max = joins.most_per_round;
-  change = {joins.at_start, 0, joins.most_at_start, true};
-  return out;
-}
-
 /// Everybody's group and rates; the rest is decided as rounds begin.
-Program online_program(const View& view, const Policy& policy, std::uint32_t self,
-                       RowChange& change) {
+Program online_program(const View& view, const Policy& policy, std::uint32_t self) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
-  Program out;
-  out.epoch = view.epoch;
-  out.members = view.members;
-  auto& online = out.online.emplace();
-  online.p = std::min(policy.p, n - 1);
-  online.k = policy.resolved_k(n);
-  online.eta = *policy.eta;
-  online.first_group = first_group(view);
-  online.tx_kbps = view.tx_kbps;
-  online.rx_kbps = view.rx_kbps;
-  RoundPlan round;
+  const auto p = std::min(policy.p, n - 1);
+  const auto k = policy.resolved_k(n);
+  // As if everyone had p receivers at a common rate; the rates of rounds are planned as they begin.
+  RateFraction rate{*std::max_element(view.rx_kbps.begin(), view.rx_kbps.end()), p};
+  if (static_cast<double>(view.tx_kbps[self]) < value_of(rate)) rate = {view.tx_kbps[self], 1};
+  auto out = program_of(view, rate, rate, k > 0 ? k + 1 : 0);
+  out.online = OnlineProgram{p, k, *policy.eta, first_group(view), view.tx_kbps, view.rx_kbps};
+  std::vector<Rank> receivers, senders;
   for (std::uint32_t m = 0; m < n; ++m) {
     if (m == self) continue;
-    if (view.rx_kbps[m] > 0) round.receivers.push_back(view.members[m]);
-    if (view.rx_kbps[self] > 0) round.senders.push_back(view.members[m]);
+    if (view.rx_kbps[m] > 0) receivers.push_back(view.members[m]);
+    if (view.rx_kbps[self] > 0) senders.push_back(view.members[m]);
   }
-  round.multicast = !round.receivers.empty();
-  round.group = online.first_group + self;
-  // As if everyone had p receivers at a common rate; the rates of rounds are planned as they begin.
-  round.rate = {*std::max_element(view.rx_kbps.begin(), view.rx_kbps.end()), online.p};
-  if (static_cast<double>(view.tx_kbps[self]) < value_of(round.rate))
-    round.rate = {view.tx_kbps[self], 1};
-  if (round.multicast) out.send_groups = {round.group};
-  out.rate = out.rate_without_k = round.rate;
-  out.period_k = online.k > 0 ? online.k + 1 : 0;
+  out.add_round(rate);
+  add_star(out, out.online->first_group + self, receivers, {}, senders);
+  if (!receivers.empty()) out.send_groups = {out.online->first_group + self};
   out.group_entries_max = n - 1;
   out.joins_per_round_max = n - 1;
-  out.cycle.push_back(std::move(round));
-  change = {};
   return out;
 }
 
@@ -268,13 +202,9 @@ Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank se
 }
 
 Program alone(const View& view) {
-  Program out;
-  out.epoch = view.epoch;
-  out.members = view.members;
-  out.rate = out.rate_without_k = {view.tx_kbps.front(), 1};
-  out.period_k = 1;
-  out.cycle.resize(1);
-  out.cycle.front().rate = out.rate;
+  const RateFraction rate{view.tx_kbps.front(), 1};
+  auto out = program_of(view, rate, rate, 1);
+  out.add_round(rate);
   return out;
 }
 
@@ -293,7 +223,7 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
     return row_program(view, *history.rows, *self);
   }
   if (policy.route == RouteKind::servers) {
-    auto program = server_program(view, policy, *self);
+    auto program = server_program(view, policy.servers, *self);
     if (!program) return program;
     // Other groups than in the epoch before: of every server, each other member joins its group.
     const auto n = static_cast<std::uint32_t>(view.members.size());
@@ -301,22 +231,20 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
     history.change = {std::min(policy.servers, n) * (n - 1), 0, entries, true};
     return program;
   }
-  if (policy.eta) return online_program(view, policy, *self, history.change);
-  if (policy.join_budget > 0) {
-    const auto plan = slide_plan_of(view, policy);
-    if (!plan) return plan.error();
-    return slide_program(view, *plan, *self, history.change);
+  if (policy.eta) {
+    history.change = {};
+    return online_program(view, policy, *self);
   }
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();
-  auto program = cut_out(view, *schedule, *self);
-  if (policy.route == RouteKind::unicast) {
+  const bool grouped = policy.route != RouteKind::unicast;
+  auto program = schedule_program(view, *schedule, *self, grouped);
+  if (!grouped) {
     history.change = {};
     return program;
   }
-  if (auto added = add_sender_groups(view, *schedule, *self, program, history.change); !added) {
-    return added.error();
-  }
+  auto counted = count_sender_groups(view, *schedule, program, history.change);
+  if (!counted) return std::move(counted).error();
   return program;
 }
 

@@ -1,14 +1,13 @@
-// Program: what one rank does in each round of an epoch, compiled from a view and a policy.
+// Program: what one rank does in each round of an epoch, compiled from a view and a policy. One flat
+// form for every system: an array of legs.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "base/result.h"
-#include "multicast/stream_shape.h"
-#include "sync/policy.h"
-#include "sync/select/row_plan.h"
+#include "base/shard.h"
 #include "sync/select/selection.h"
 #include "sync/view.h"
 
@@ -16,29 +15,48 @@ namespace selmcast {
 
 inline constexpr std::uint32_t kNoGroup = ~std::uint32_t{0};
 
-/// One round of one rank. All numbers are job ranks, ascending, never the rank itself.
-struct RoundPlan {
-  bool multicast = false;       ///< Whether `receivers` are reached through `group`.
-  std::uint32_t group = 0;      ///< Index into the epoch's groups (GroupAddress::index).
-  std::vector<Rank> receivers;  ///< By the group, or by one unicast copy each.
-  std::vector<Rank> patches;    ///< Further receivers, by one unicast copy each.
-  std::vector<Rank> senders;    ///< Whom this rank hears.
-  /// The group by which each of them is heard, of which it is the only sender in this round, or
-  /// kNoGroup. Empty: not known (moves_groups, servers, online), or by unicast.
-  std::vector<std::uint32_t> sender_groups;
-  RateFraction rate;     ///< Common wire rate of each transfer of this round.
+/// One transfer as this rank sees it. It moves one part of every layer of the registered parameters.
+///
+/// Legs of one phase and layer share a stream, and in a round a rank is the sender of at most one
+/// receive leg of a phase. A tree has one phase for the way up and one for the way down; a star has
+/// the first only.
+struct Leg {
+  enum class Kind : std::uint8_t { send, receive };
+  /// What a send leg sends of its part.
+  enum class Source : std::uint8_t {
+    snapshot,  ///< The own parameters as the round began.
+    sum,       ///< The own values and what phase `fed_by` added to them, frame by frame, unscaled.
+    mean,      ///< The same over the number of ranks in it; also what this rank ends with.
+    arrived,   ///< What phase `fed_by` received, as soon as it is there (cut-through).
+  };
+  /// What a receive leg does with what arrives; the same for all of one phase and round.
+  enum class Combine : std::uint8_t {
+    add,      ///< Contributes to the mix.
+    replace,  ///< Takes the place of the own parameters.
+    forward,  ///< Is kept for a leg with source `arrived` only.
+  };
+
+  Kind kind = Kind::send;
+  Source source = Source::snapshot;
+  Combine combine = Combine::add;
+  bool patch = false;            ///< A unicast copy beside the group that carries the rest.
+  std::uint16_t phase = 0;
+  std::uint16_t fed_by = 0;      ///< Sources other than snapshot: the phase.
+  /// Sources sum and mean: contributions that make a frame ready. Later ones are left out, so fewer
+  /// than there are receive legs are a quorum.
+  std::uint16_t expects = 0;
+  Shard part = {};
+  std::uint32_t group = kNoGroup;  ///< Of all peers; kNoGroup: by unicast, and there is one peer.
+  std::uint32_t first_peer = 0;    ///< Receivers, or the one sender, ascending: Program::peers_of().
+  std::uint32_t peer_count = 0;
+};
+
+/// One round: consecutive legs, and the common wire rate of each of them.
+struct Round {
+  std::uint32_t first_leg = 0;
+  std::uint32_t leg_count = 0;
+  RateFraction rate;
   bool below_p = false;  ///< This rank reaches fewer than p receivers.
-
-  // Only with parameter servers; otherwise everyone sends everything, and what arrives is mixed.
-  bool replaces = false;             ///< What arrives takes the place of the own parameters.
-  std::vector<Shard> sender_shards;  ///< What each of `senders` sends.
-  /// What this rank sends to each of `receivers` (unicast), or one entry: to all of them.
-  std::vector<Shard> shards;
-
-  // Only under a join budget (Program::moves_groups); empty otherwise.
-  std::vector<std::uint32_t> joins;   ///< Groups of the next round that are not this one's.
-  std::vector<std::uint32_t> leaves;  ///< Groups of this round that are not the next one's.
-  std::vector<Rank> in_groups_of;     ///< The senders that are heard through their groups.
 };
 
 /// What it takes to select receivers while rounds run (sync/online/); rates by member.
@@ -49,12 +67,15 @@ struct OnlineProgram {
   std::vector<Kbps> tx_kbps, rx_kbps;
 };
 
-/// Immutable. Read by the engine through one acquire load.
+/// Immutable once made. All ranks in it are job ranks, never the rank itself.
 struct Program {
   std::uint32_t epoch = 0;
   std::vector<Rank> members;
-  std::vector<Rank> servers;     ///< No exchange makes sense without them; empty: there are none.
-  std::vector<RoundPlan> cycle;  ///< See slot_of().
+  std::vector<Rank> needed;    ///< Without one of these no round begins: a new view is on its way.
+  std::vector<Round> rounds;   ///< Round r of the job is rounds[slot_of(r)].
+  std::vector<Leg> legs;
+  std::vector<Rank> peers;
+  std::uint16_t phases = 1;
   std::vector<std::uint32_t> send_groups;     ///< Every group this rank ever sends to, ascending.
   std::vector<std::uint32_t> receive_groups;  ///< To join before the first round, ascending.
   RateFraction rate;                          ///< The least of the rounds' rates.
@@ -62,77 +83,30 @@ struct Program {
   std::uint32_t period_k = 0;             ///< Rounds until every pair was served; 0 = not bounded.
   std::uint32_t group_entries_max = 0;    ///< Most groups that any member is in at a time.
   std::uint32_t joins_per_round_max = 0;  ///< Of any member, from one round to the next.
-  /// Memberships change from round to round: all of an epoch begin with cycle[0], for which
-  /// receive_groups are joined. Otherwise round 0 of the job has cycle[0], whatever the epoch.
-  bool moves_groups = false;
-  /// Present: the one round of the cycle names all that may be receivers and senders, and groups of
-  /// others are joined for single rounds.
+  /// Present: the one round names all that may be receivers and senders, and groups of others are
+  /// joined for single rounds.
   std::optional<OnlineProgram> online;
 
-  /// Where in the cycle round `r` of the job lies, for an epoch that began with round `first`.
-  std::size_t slot_of(std::uint32_t r, std::uint32_t first) const noexcept {
-    const auto size = cycle.size();
-    return moves_groups ? (r % size + size - first % size) % size : r % size;
+  std::size_t slot_of(std::uint32_t round) const noexcept { return round % rounds.size(); }
+  std::span<const Leg> legs_of(std::size_t slot) const noexcept {
+    return std::span(legs).subspan(rounds[slot].first_leg, rounds[slot].leg_count);
   }
+  std::span<const Rank> peers_of(const Leg& leg) const noexcept {
+    return std::span(peers).subspan(leg.first_peer, leg.peer_count);
+  }
+
+  // Making one. Legs belong to the round that was added last.
+  Round& add_round(const RateFraction& round_rate);
+  /// Nothing where there are no receivers.
+  void send(Leg leg, std::span<const Rank> to);
+  /// One unicast leg per receiver.
+  void send_each(Leg leg, std::span<const Rank> to);
+  void receive(Leg leg, Rank from);
 };
 
-/// What a job remembers from one view to the next, the same on all its members because it depends
-/// on the sequence of views only.
-struct PlanHistory {
-  std::optional<RowPlan> rows;  ///< Absent until a view was planned with row groups.
-  RowChange change;             ///< Made by the last view, over all members.
-};
-
-/// Of a whole cycle and all members; 0 for a single member and where there is no cycle.
-struct ScheduleFacts {
-  /// Longest gap and mean age in rounds (see PairAge), over all pairs that the cycle ever serves.
-  std::uint32_t pair_age_worst = 0;
-  double pair_age_mean = 0.0;
-  std::uint32_t senders_below_p = 0;  ///< Sender-rounds below p in one cycle, all members.
-};
-
-/// Group indices of sender groups: even epochs use 0 .. kGroupsPerEpoch-1, odd ones as many above
-/// them. Row groups use the lowest ones and keep them.
-inline constexpr std::uint32_t kGroupsPerEpoch = 1U << 17U;
-inline std::uint32_t first_group(const View& view) noexcept {
-  return view.epoch % 2 == 0 ? 0 : kGroupsPerEpoch;
-}
-/// Rounds after which a random selection repeats.
-inline constexpr std::uint32_t kRandomCycle = 16;
-
-/// Equal arguments give equal programs on every machine; `history` is what the views before left
-/// and is only changed when the view has a plan.
-///
-/// select=selmcast follows a ring plan (sync/select/row_plan.h). groups=rows: one group per row,
-/// `receivers` are the row's members and a patch is one unicast copy; from epoch to epoch rows and
-/// memberships change as little as the new view allows. groups=sender: group indices differ from
-/// those of the epoch before, and there is one group per
-/// sender and round of the cycle whose members are exactly the receivers; a sender that the ring
-/// plan leaves at p-1 takes over pairs that the cycle serves more than once, where there are any
-/// (so every pair is still served within the cycle, and senders_below_p counts what is left).
-/// groups=sender:b follows a slide plan (sync/select/slide_plan.h): one group per sender for the
-/// whole epoch, and from round to round a rank joins at most b of them and leaves at most b;
-/// consecutive epochs begin at different places of the cycle, so that none is starved by epochs
-/// shorter than it.
-/// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
-/// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
-/// and round. route=unicast: no groups; a sender pays the rate once per receiver.
-///
-/// pace=ssp:s,eta: one group per sender; receivers are selected as rounds begin, so there is no
-/// cycle. With k a pair is served once in k+1 rounds of its sender.
-///
-/// route=ps: see sync/server_program.h.
-///
-/// With p >= n (members were lost) everyone reaches everyone with receive rate. One member alone
-/// gets a cycle of one empty round. A member without receive rate is nobody's receiver. Row groups
-/// cost O(n k) for a first view, a join budget O(n^2/b), everything else O(n^2 k). Errors
-/// (bad_input) say why the view has no plan under the policy; they name job ranks.
-Result<Program> compile(const View& view, const Policy& policy, Rank self, PlanHistory& history);
-/// The same without a view before.
-Result<Program> compile(const View& view, const Policy& policy, Rank self);
-
-/// Facts of the view that was compiled last with `history`. O(n^2 k).
-Result<ScheduleFacts> schedule_facts(const View& view, const Policy& policy,
-                                     const PlanHistory& history);
+/// Whom a round reaches, by patches and without; and whom it hears. Ascending, each rank once.
+std::vector<Rank> receivers_of(const Program& program, std::size_t slot);
+std::vector<Rank> patches_of(const Program& program, std::size_t slot);
+std::vector<Rank> senders_of(const Program& program, std::size_t slot);
 
 }  // namespace selmcast

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sync/compile.h"
+
 namespace selmcast {
 namespace {
+
+constexpr std::uint16_t kGather = 0, kHandOut = 1;
 
 /// rate / copies, lowering `least`.
 void bound(RateFraction& least, Kbps rate, std::size_t copies) {
@@ -31,59 +35,51 @@ Result<ServerPlan> plan_servers(const View& view, std::uint32_t count) {
                    [&](auto a, auto b) { return slower(a) > slower(b); });
   out.servers.resize(std::min<std::size_t>(count, n));
   std::sort(out.servers.begin(), out.servers.end());
-  out.gather = {view.rx_kbps[out.servers.front()], 1};
-  out.hand_out = {view.tx_kbps[out.servers.front()], 1};
-  for (const auto s : out.servers) {
-    bound(out.gather, view.rx_kbps[s], n - 1);
-    bound(out.hand_out, view.tx_kbps[s], 1);
-  }
+  out.rate = {view.rx_kbps[out.servers.front()], 1};
   for (std::uint32_t m = 0; m < n; ++m) {
-    const bool serves = std::binary_search(out.servers.begin(), out.servers.end(), m);
-    const auto others = out.servers.size() - (serves ? 1 : 0);
-    bound(out.gather, view.tx_kbps[m], others);
-    bound(out.hand_out, view.rx_kbps[m], others);
+    const std::size_t serves = std::binary_search(out.servers.begin(), out.servers.end(), m) ? 1 : 0;
+    const auto others = out.servers.size() - serves;
+    bound(out.rate, view.tx_kbps[m], others + serves);
+    bound(out.rate, view.rx_kbps[m], others + serves * (n - 1));
   }
   return out;
 }
 
-Result<Program> server_program(const View& view, const Policy& policy, std::uint32_t self) {
-  const auto plan = plan_servers(view, policy.servers);
+Result<Program> server_program(const View& view, std::uint32_t servers, std::uint32_t self) {
+  const auto plan = plan_servers(view, servers);
   if (!plan) return plan.error();
   const auto shards = static_cast<std::uint32_t>(plan->servers.size());
+  std::vector<Rank> others = view.members;
+  others.erase(others.begin() + self);
   Program out;
   out.epoch = view.epoch;
   out.members = view.members;
+  out.phases = 2;
   out.period_k = 1;
-  out.rate = out.rate_without_k = plan->gather < plan->hand_out ? plan->gather : plan->hand_out;
-  RoundPlan gather, hand_out;
-  gather.rate = plan->gather;
-  hand_out.rate = plan->hand_out;
-  hand_out.replaces = true;
+  out.rate = out.rate_without_k = plan->rate;
+  out.add_round(plan->rate);
   const auto base = first_group(view);
   for (std::uint32_t s = 0; s < shards; ++s) {
-    const auto server = plan->servers[s];
-    const Shard shard{s, shards};
-    out.servers.push_back(view.members[server]);
-    if (server == self) {
-      for (std::uint32_t m = 0; m < view.members.size(); ++m) {
-        if (m == self) continue;
-        gather.senders.push_back(view.members[m]);
-        gather.sender_shards.push_back(shard);
-      }
-      hand_out.multicast = true;
-      hand_out.group = base + s;
-      hand_out.receivers = gather.senders;
-      hand_out.shards = {shard};
-      out.send_groups = {hand_out.group};
+    const auto member = plan->servers[s];
+    const Rank server = view.members[member];
+    const Shard part{s, shards};
+    out.needed.push_back(server);
+    if (member == self) {
+      for (const Rank from : others) out.receive({.phase = kGather, .part = part}, from);
+      out.send({.source = Leg::Source::mean,
+                .phase = kHandOut,
+                .fed_by = kGather,
+                .expects = static_cast<std::uint16_t>(others.size()),
+                .part = part,
+                .group = base + s},
+               others);
+      out.send_groups = {base + s};
     } else {
-      gather.receivers.push_back(view.members[server]);
-      gather.shards.push_back(shard);
-      hand_out.senders.push_back(view.members[server]);
-      hand_out.sender_shards.push_back(shard);
+      out.send_each({.phase = kGather, .part = part}, {&server, 1});
+      out.receive({.combine = Leg::Combine::replace, .phase = kHandOut, .part = part}, server);
       out.receive_groups.push_back(base + s);
     }
   }
-  out.cycle = {std::move(gather), std::move(hand_out)};
   // Every member but a server alone is in a group per server.
   out.group_entries_max = view.members.size() > shards ? shards : shards - 1;
   return out;

@@ -78,7 +78,7 @@ void fuzz_round_trip(std::span<const std::byte> input) {
   header.stream = reader.get<std::uint16_t>().value_or(0);
   header.epoch = reader.get<std::uint32_t>().value_or(0);
   header.round = reader.get<std::uint32_t>().value_or(0);
-  header.chunk = reader.get<std::uint32_t>().value_or(0);
+  header.weight = reader.get<std::uint32_t>().value_or(0);
   header.offset = reader.get<std::uint64_t>().value_or(0);
   header.flags = reader.get<std::uint16_t>().value_or(0);
   header.kind = static_cast<selmcast::FrameKind>(1 + kind.value_or(0) % 6);

@@ -36,7 +36,7 @@ FrameHeader golden_header() {
           .stream = 0x5678,
           .epoch = 0x01020304,
           .round = 0xAABBCCDD,
-          .chunk = 0x0A0B0C0D,
+          .weight = 0x0A0B0C0D,
           .offset = 0x1122334455667788,
           .length = 5,
           .flags = frame_flag::kRepair | frame_flag::kPatch};
@@ -158,7 +158,7 @@ TEST(Frame, RandomFramesRoundTrip) {
                              .stream = static_cast<std::uint16_t>(random()),
                              .epoch = static_cast<std::uint32_t>(random()),
                              .round = static_cast<std::uint32_t>(random()),
-                             .chunk = static_cast<std::uint32_t>(random()),
+                             .weight = static_cast<std::uint32_t>(random()),
                              .offset = random(),
                              .length = static_cast<std::uint16_t>(payload.size()),
                              .flags = static_cast<std::uint16_t>(random())};
