@@ -130,46 +130,6 @@ Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
   return out;
 }
 
-/// One group per sender, of which a member is only in those that the round needs.
-Program slide_program(const View& view, const SlidePlan& plan, std::uint32_t self,
-                      RowChange& change) {
-  Program out;
-  out.epoch = view.epoch;
-  out.members = view.members;
-  out.moves_groups = true;
-  out.period_k = plan.period();
-  out.rate = plan.ring().rate();
-  out.rate_without_k = plan.ring().rate_without_bound();
-  const auto base = first_group(view);
-  const auto start = mix_seed(view.epoch) % plan.cycle();
-  const auto groups_at = [&](std::uint64_t t) {
-    auto groups = plan.groups_of(self, start + t);
-    for (auto& group : groups) group += base;
-    return groups;
-  };
-  RingWork work(plan.ring().members());
-  auto now = groups_at(0);
-  out.receive_groups = now;
-  for (std::uint32_t t = 0; t < plan.cycle(); ++t) {
-    auto next = groups_at(t + 1);
-    auto round = round_plan(view, plan.round_of(self, start + t, work), plan.ring().rate());
-    round.group = base + self;
-    std::set_difference(next.begin(), next.end(), now.begin(), now.end(),
-                        std::back_inserter(round.joins));
-    std::set_difference(now.begin(), now.end(), next.begin(), next.end(),
-                        std::back_inserter(round.leaves));
-    for (const auto group : now) round.in_groups_of.push_back(view.members[group - base]);
-    out.cycle.push_back(std::move(round));
-    now = std::move(next);
-  }
-  out.send_groups = {base + self};
-  const auto joins = plan.joins(start);
-  out.group_entries_max = joins.most_held;
-  out.joins_per_round_max = joins.most_per_round;
-  change = {joins.at_start, 0, joins.most_at_start, true};
-  return out;
-}
-
 /// Everybody's group and rates; the rest is decided as rounds begin.
 Program online_program(const View& view, const Policy& policy, std::uint32_t self,
                        RowChange& change) {
@@ -302,11 +262,6 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
     return program;
   }
   if (policy.eta) return online_program(view, policy, *self, history.change);
-  if (policy.join_budget > 0) {
-    const auto plan = slide_plan_of(view, policy);
-    if (!plan) return plan.error();
-    return slide_program(view, *plan, *self, history.change);
-  }
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();
   auto program = cut_out(view, *schedule, *self);

@@ -202,7 +202,7 @@ std::size_t Engine::read_mail() noexcept {
   if (pending_ != nullptr && !running_) {
     const auto first = mailbox_.activated();
     if (first && round_ >= *first) {
-      switch_epoch(*first);
+      switch_epoch();
       ++done;
     }
   }
@@ -332,8 +332,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
   return out;
 }
 
-void Engine::switch_epoch(std::uint32_t first_round) noexcept {
-  pending_->first_round = first_round;
+void Engine::switch_epoch() noexcept {
   const auto& joined = pending_->program.receive_groups;
   auto changes = joined.size();
   if (current_ != nullptr) {
@@ -368,46 +367,6 @@ Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs
     epoch.memberships.push_back({group, as, std::move(membership).value()});
   }
   return epoch.memberships.back().membership.id();
-}
-
-void Engine::join_for_next() noexcept {
-  const auto& plan = current_->plan_of(round_);
-  joined_next_ = true;
-  try {
-    for (const auto group : plan.joins) {
-      if (const auto id = join(*current_, group, JoinAs::receiver); !id) {
-        return fail(selmcast::failed("rank " + std::to_string(config_.self) + ": round " +
-                                     std::to_string(round_) + ": " + id.error().message));
-      }
-    }
-  } catch (const std::bad_alloc&) {
-    return fail(unavailable("rank " + std::to_string(config_.self) + ": round " +
-                            std::to_string(round_) + ": no memory to join a group"));
-  }
-  membership_changes_ += static_cast<std::uint32_t>(plan.joins.size());
-}
-
-void Engine::leave_groups() noexcept {
-  auto& held = current_->memberships;
-  for (const auto group : current_->plan_of(round_).leaves) {
-    const auto at = std::find_if(held.begin(), held.end(), [group](const auto& in) {
-      return in.group == group && in.as == JoinAs::receiver;
-    });
-    if (at == held.end()) continue;
-    std::swap(*at, held.back());
-    held.pop_back();
-    ++membership_changes_;
-  }
-}
-
-bool Engine::in_group_of(Rank sender) const noexcept {
-  // Groups of the next round are joined when this one has been heard; and frames of groups that
-  // were left when the last one closed may have been received before.
-  const auto in = [&](std::uint32_t round) {
-    const auto& ranks = current_->plan_of(round).in_groups_of;
-    return std::binary_search(ranks.begin(), ranks.end(), sender);
-  };
-  return in(round_) || in(round_ + 1) || (round_ > current_->first_round && in(round_ - 1));
 }
 
 void Engine::suspect(Rank rank, const char* why) noexcept {

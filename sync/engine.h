@@ -128,11 +128,7 @@ class Engine {
   }
   void on_landed(LandingQueue& queue, const Completion& completion, TimePoint now) noexcept;
   bool close_landing(Rank sender) noexcept;
-  void switch_epoch(std::uint32_t first_round) noexcept;
-  // Groups that only some rounds need: system calls and memory, under a join budget only.
-  void join_for_next() noexcept;
-  void leave_groups() noexcept;
-  bool in_group_of(Rank sender) const noexcept;
+  void switch_epoch() noexcept;
   // Frames.
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;
@@ -199,7 +195,6 @@ class Engine {
   std::unique_ptr<EpochState> current_, pending_;
   std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;
-  bool joined_next_ = false;  ///< What the next round needs more than this one.
   TimePoint round_begun_{};
   Totals at_begin_;
   std::uint64_t foreign_frames_ = 0, transition_frames_ = 0;  ///< Since the last report.

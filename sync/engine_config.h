@@ -51,8 +51,7 @@ struct EngineConfig {
   std::uint32_t frame_bytes = 0;  ///< Header and payload; the same on all ranks of the job.
   /// Share of the planned wire rate that fresh data may use; the rest is for repair and control.
   double headroom = 0.95;
-  /// Absent: lock-step. Otherwise needs mix=average, f32, and programs that do not move groups; not
-  /// deterministic.
+  /// Absent: lock-step. Otherwise needs mix=average, f32; not deterministic.
   std::optional<FreePace> free;
   FreeObserver* observer = nullptr;  ///< Of free rounds; for tests.
 };
@@ -81,10 +80,9 @@ struct EpochState {
     std::unique_ptr<ReceiveSession> receiver;
   };
   std::vector<LayerSessions> layers;  ///< Instead of the two above where layers are handed over.
-  std::uint32_t first_round = 0;      ///< Known from when it is in force.
 
   std::size_t slot_of(std::uint32_t round) const noexcept {
-    return program.slot_of(round, first_round);
+    return program.slot_of(round);
   }
   const RoundPlan& plan_of(std::uint32_t round) const noexcept {
     return program.cycle[slot_of(round)];

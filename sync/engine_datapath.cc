@@ -31,11 +31,6 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   }
   port_->flush();
   if (port_->broken()) fail_broken();
-  // Not when the round begins: what its other senders send would then share this rank's link with
-  // those that it hears. Before the round closes: groups take a while to take effect.
-  if (running_ && !joined_next_ && current_->receiver->done()) {
-    join_for_next();  // set-up: under a join budget only.
-  }
   if (running_ && current_->sender->done() && current_->receiver->done()) {
     close_round(now);
     ++done;
@@ -141,10 +136,8 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   const RoundPlan& plan = current_->plan_of(header.round);
   const auto& senders = plan.senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
-    // Around a change of view this rank is, or was until just now, in the groups of both; under a
-    // join budget it is in the groups of senders that it hears a round later.
-    const bool changing =
-        pending_ != nullptr || switched_in_ == round_ || in_group_of(header.sender);
+    // Around a change of view this rank is, or was until just now, in the groups of both.
+    const bool changing = pending_ != nullptr || switched_in_ == round_;
     ++(changing ? transition_frames_ : foreign_frames_);
     return;
   }
@@ -206,7 +199,6 @@ void Engine::begin_round(TimePoint now) noexcept {
   const Program& program = current_->program;
   const std::size_t slot = current_->slot_of(round_);
   running_ = true;
-  joined_next_ = false;
   round_begun_ = now;
   at_begin_ = totals();
   const auto size = bytes_of(config_.element);
@@ -250,7 +242,6 @@ void Engine::close_round(TimePoint now) noexcept {
     if (landing_ != nullptr && !close_landing(from)) return;
   }
   finish_mix();
-  leave_groups();  // set-up: under a join budget only.
   fill_report(now);
   end_round();
 }

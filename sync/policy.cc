@@ -83,9 +83,8 @@ constexpr Value kValues[] = {
     {Axis::order, "priority",
      "layers are handed over one by one, and those that are needed first go first (P3)"},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
-    {Axis::groups, "sender[:b]",
-     "groups of one sender each (default of select=random); with b a rank joins and leaves at most "
-     "b of them from round to round, without b all of a cycle once per epoch"},
+    {Axis::groups, "sender",
+     "groups of one sender each (default of select=random); all of a cycle joined once per epoch"},
 };
 
 struct Name {
@@ -263,7 +262,7 @@ std::string codec_text(const Policy& policy) {
 std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
   if (select == SelectKind::all) return 1;
   if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
-  return std::max(4U, (n - 2) / (join_budget > 0 ? std::min(p, join_budget) : p) + 1);
+  return std::max(4U, (n - 2) / p + 1);
 }
 
 Result<Policy> parse_policy(std::string_view text) {
@@ -289,7 +288,7 @@ Result<Policy> parse_policy(std::string_view text) {
     } else if (axis == Axis::order) {
       policy.order = *word == "priority" ? OrderKind::priority : OrderKind::fifo;
     } else if (axis == Axis::groups) {
-      if (auto set = set_groups(*word, policy); !set) return set.error();
+      policy.groups = *word == "sender" ? GroupKind::sender : GroupKind::rows;
     }
   }
   if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
@@ -343,7 +342,6 @@ std::string to_string(const Policy& policy) {
           : policy.order == OrderKind::priority ? " order=priority"
                                                 : " order=fifo");
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
-  if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;
 }
 

@@ -60,14 +60,10 @@ struct Policy {
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   OrderKind order = OrderKind::fifo;       ///< order=class goes with pace=stages.
   GroupKind groups = GroupKind::rows;
-  /// groups=sender:b: the most groups that a rank joins from one round to the next; 0 = none then,
-  /// because all groups of a cycle are joined once per epoch.
-  std::uint32_t join_budget = 0;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
   /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random, k where it
-  /// was given, otherwise max(4, ceil((n-1)/p)), with min(p, b) in place of p under a join budget
-  /// b, which lets a rank hear so many new senders per round and no more.
+  /// was given, otherwise max(4, ceil((n-1)/p)).
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// Whether every rank begins rounds in its own time (sync/free/).
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }

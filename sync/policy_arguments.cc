@@ -248,18 +248,4 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
   return {};
 }
 
-Result<void> set_groups(std::string_view text, Policy& policy) {
-  const auto base = text.substr(0, text.find(':'));
-  policy.groups = base == "sender" ? GroupKind::sender : GroupKind::rows;
-  if (text.size() == base.size()) return {};
-  const auto b = number(text.substr(base.size() + 1));
-  if (!b || *b == 0 || *b > kMaxWorkers) {
-    return bad_input("policy: groups=sender:b needs a number of joins b from 1 to " +
-                     std::to_string(kMaxWorkers) + ", found " + quoted(text) +
-                     "; write for example groups=sender:1");
-  }
-  policy.join_budget = *b;
-  return {};
-}
-
 }  // namespace selmcast

@@ -93,11 +93,10 @@ Result<void> check_free(const Words& words, Policy& policy) {
   if (policy.slim || policy.element != WireElement::f32) {
     return bad_input(pace + "merges float32 as it is; use codec=identity");
   }
-  if (words[static_cast<std::size_t>(Axis::groups)] &&
-      (policy.groups == GroupKind::rows || policy.join_budget > 0)) {
+  if (words[static_cast<std::size_t>(Axis::groups)] && policy.groups == GroupKind::rows) {
     return bad_input(pace +
-                     "needs groups of one sender each that are joined for the whole cycle, as "
-                     "senders are in different rounds; use groups=sender");
+                     "needs groups of one sender each, as senders are in different rounds; use "
+                     "groups=sender");
   }
   if (policy.route == RouteKind::servers) {
     return bad_input(pace +
@@ -124,28 +123,12 @@ Result<void> check_order(const Policy& policy) {
       "pace=bsp and route=star or unicast with it (the name p3), or order=fifo");
 }
 
-Result<void> check_budget(const Policy& policy) {
-  if (policy.join_budget == 0) return {};
-  if (policy.select != SelectKind::selmcast) {
-    return bad_input(
-        "policy: a budget of joins (groups=sender:b) needs select=selmcast (random draws new sets "
-        "each round, all never changes them); drop b or use select=selmcast:p");
-  }
-  if (policy.route == RouteKind::unicast) {
-    return bad_input(
-        "policy: route=unicast joins no groups, so there is nothing to budget; use groups=sender "
-        "without b or route=star");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_stages(words, policy); !ok) return ok;
   if (auto ok = check_free(words, policy); !ok) return ok;
   if (auto ok = check_steps(policy); !ok) return ok;
-  if (auto ok = check_budget(policy); !ok) return ok;
   if (auto ok = check_order(policy); !ok) return ok;
   if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
     return bad_input(

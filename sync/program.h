@@ -24,7 +24,7 @@ struct RoundPlan {
   std::vector<Rank> patches;    ///< Further receivers, by one unicast copy each.
   std::vector<Rank> senders;    ///< Whom this rank hears.
   /// The group by which each of them is heard, of which it is the only sender in this round, or
-  /// kNoGroup. Empty: not known (moves_groups, servers, online), or by unicast.
+  /// kNoGroup. Empty: not known (servers, online), or by unicast.
   std::vector<std::uint32_t> sender_groups;
   RateFraction rate;     ///< Common wire rate of each transfer of this round.
   bool below_p = false;  ///< This rank reaches fewer than p receivers.
@@ -34,11 +34,6 @@ struct RoundPlan {
   std::vector<Shard> sender_shards;  ///< What each of `senders` sends.
   /// What this rank sends to each of `receivers` (unicast), or one entry: to all of them.
   std::vector<Shard> shards;
-
-  // Only under a join budget (Program::moves_groups); empty otherwise.
-  std::vector<std::uint32_t> joins;   ///< Groups of the next round that are not this one's.
-  std::vector<std::uint32_t> leaves;  ///< Groups of this round that are not the next one's.
-  std::vector<Rank> in_groups_of;     ///< The senders that are heard through their groups.
 };
 
 /// What it takes to select receivers while rounds run (sync/online/); rates by member.
@@ -62,18 +57,12 @@ struct Program {
   std::uint32_t period_k = 0;             ///< Rounds until every pair was served; 0 = not bounded.
   std::uint32_t group_entries_max = 0;    ///< Most groups that any member is in at a time.
   std::uint32_t joins_per_round_max = 0;  ///< Of any member, from one round to the next.
-  /// Memberships change from round to round: all of an epoch begin with cycle[0], for which
-  /// receive_groups are joined. Otherwise round 0 of the job has cycle[0], whatever the epoch.
-  bool moves_groups = false;
   /// Present: the one round of the cycle names all that may be receivers and senders, and groups of
   /// others are joined for single rounds.
   std::optional<OnlineProgram> online;
 
-  /// Where in the cycle round `r` of the job lies, for an epoch that began with round `first`.
-  std::size_t slot_of(std::uint32_t r, std::uint32_t first) const noexcept {
-    const auto size = cycle.size();
-    return moves_groups ? (r % size + size - first % size) % size : r % size;
-  }
+  /// Where in the cycle round `r` of the job lies: round 0 has cycle[0], whatever the epoch.
+  std::size_t slot_of(std::uint32_t r) const noexcept { return r % cycle.size(); }
 };
 
 /// What a job remembers from one view to the next, the same on all its members because it depends
@@ -110,10 +99,6 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// sender and round of the cycle whose members are exactly the receivers; a sender that the ring
 /// plan leaves at p-1 takes over pairs that the cycle serves more than once, where there are any
 /// (so every pair is still served within the cycle, and senders_below_p counts what is left).
-/// groups=sender:b follows a slide plan (sync/select/slide_plan.h): one group per sender for the
-/// whole epoch, and from round to round a rank joins at most b of them and leaves at most b;
-/// consecutive epochs begin at different places of the cycle, so that none is starved by epochs
-/// shorter than it.
 /// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
 /// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
 /// and round. route=unicast: no groups; a sender pays the rate once per receiver.
@@ -125,7 +110,7 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 ///
 /// With p >= n (members were lost) everyone reaches everyone with receive rate. One member alone
 /// gets a cycle of one empty round. A member without receive rate is nobody's receiver. Row groups
-/// cost O(n k) for a first view, a join budget O(n^2/b), everything else O(n^2 k). Errors
+/// cost O(n k) for a first view, everything else O(n^2 k). Errors
 /// (bad_input) say why the view has no plan under the policy; they name job ranks.
 Result<Program> compile(const View& view, const Policy& policy, Rank self, PlanHistory& history);
 /// The same without a view before.

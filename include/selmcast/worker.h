@@ -47,8 +47,7 @@ struct RoundReport {
   std::uint64_t tx_bytes = 0;  ///< All, control frames included.
   std::uint64_t rx_payload_bytes = 0;
   std::uint64_t foreign_frames = 0;  ///< From ranks whose receiver this rank was not.
-  /// The same while views change, and under groups=sender:b while the sender's group is joined for
-  /// another round; not counted above. New groups are joined before old ones are left.
+  /// The same while views change; not counted above. New groups are joined before old ones are left.
   std::uint64_t transition_frames = 0;
   std::uint64_t repaired_frames = 0;  ///< That this rank sent again.
   std::uint64_t read_frames = 0;      ///< Missing ones that it read from their senders' memory.
@@ -77,7 +76,7 @@ struct PlanReport {
   double k_rate_share = 1.0;           ///< Planned rate over the rate that would hold without k.
   std::uint32_t joins = 0;             ///< Groups that all members together joined for this epoch.
   std::uint32_t member_joins_max = 0;  ///< Most of one member.
-  /// Most that one member joins from one round to the next (groups=sender:b; otherwise 0).
+  /// Most that one member joins from one round to the next (pace=ssp:s,eta; otherwise 0).
   std::uint32_t joins_per_round_max = 0;
 };
 

@@ -53,7 +53,7 @@ class Mixes(unittest.TestCase):
 
     def test_age_follows_the_receivers(self):
         for policy in ("select=selmcast:2 mix=age", "select=random:1 mix=age:0.5", "mix=age:1",
-                       "select=selmcast:1 groups=sender:1 mix=age"):
+                       "select=selmcast:1 groups=sender mix=age"):
             for transport in ("shm", "uring"):
                 with self.subTest(policy=policy, transport=transport):
                     gamma = float(policy.partition("age:")[2] or 0.9)
