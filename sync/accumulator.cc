@@ -1,7 +1,6 @@
 #include "sync/accumulator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
@@ -9,14 +8,13 @@ namespace selmcast {
 
 Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
                          WireElement element, std::optional<PairCredit> credit,
-                         const KeyedTail& keyed, const SenderTable* table)
+                         const SenderTable* table)
     : shape_(shape),
       stream_bytes_(shape.bytes),
       mix_(mix),
       deterministic_(deterministic),
       element_(element),
       credit_(std::move(credit)),
-      keyed_(keyed),
       table_(table),
       sums_(deterministic || table != nullptr ? 0 : shape.bytes / bytes_of(element)),
       fixed_sums_(deterministic && table == nullptr ? shape.bytes / bytes_of(element) : 0),
@@ -25,9 +23,6 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
   SELMCAST_CHECK((table != nullptr) == (mix == MixKind::cumulative) &&
                      (table == nullptr || element == WireElement::f32),
                  "cumulative is what needs a table, of float32");
-  SELMCAST_CHECK(keyed.sums == nullptr || (element == WireElement::f32 && keyed.first % 2 == 0 &&
-                                           shape.frame_payload % 8 == 0),
-                 "pairs are float32 and lie in one frame");
 }
 
 void Accumulator::begin(std::uint64_t bytes) noexcept {
@@ -75,30 +70,8 @@ void Accumulator::add_fixed(std::int64_t* sum, Rank sender, std::span<const std:
   }
 }
 
-std::size_t Accumulator::plain_bytes(std::uint32_t frame) const noexcept {
-  const std::size_t length = shape_.length_of(frame);
-  if (keyed_.sums == nullptr) return length;
-  const std::uint64_t offset = shape_.offset_of(frame), end = keyed_.first * sizeof(float);
-  return offset < end ? static_cast<std::size_t>(std::min<std::uint64_t>(length, end - offset)) : 0;
-}
-
-void Accumulator::add_pairs(std::span<const std::byte> pairs) noexcept {
-  for (std::size_t at = 0; at + 8 <= pairs.size(); at += 8) {
-    std::uint32_t index = 0;
-    float value = 0.0F;
-    std::memcpy(&index, pairs.data() + at, sizeof index);
-    std::memcpy(&value, pairs.data() + at + 4, sizeof value);
-    keyed_.sums->add(index, value);
-  }
-}
-
 void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
                       const std::byte* sent) noexcept {
-  if (const auto plain = plain_bytes(frame); plain < payload.size()) {
-    add_pairs(payload.subspan(plain));
-    payload = payload.first(plain);
-    if (payload.empty()) return;
-  }
   const std::byte* own = sent + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
   if (table_ != nullptr) {
@@ -118,7 +91,7 @@ void Accumulator::complete(Rank sender) noexcept {
 
 void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
-  const std::size_t count = plain_bytes(frame) / bytes_of(element_);
+  const std::size_t count = shape_.length_of(frame) / bytes_of(element_);
   const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + counts_[frame]);
   const auto scale32 = static_cast<float>(scale);
   float* to = own + first;

@@ -90,7 +90,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
       accumulator_ =
           std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element,
-                                        std::move(credit), config_.keyed, config_.table.get());
+                                        std::move(credit), config_.table.get());
       set_up_landing();
     } else {
       set_up_layers();

@@ -34,10 +34,9 @@ class Engine {
   ~Engine();
 
   // Set-up, by the thread that will drive, before the first progress().
-  /// Before set_up().
-  void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
   /// Why frames that could be put in place are not; empty otherwise. By any thread, after set-up.
   std::string landing_notice() const;
+  /// Before set_up(), as is set_layers().
   void set_table(std::shared_ptr<SenderTable> table) noexcept { config_.table = std::move(table); }
   void set_layers(std::span<const std::size_t> sizes) {
     config_.layers.assign(sizes.begin(), sizes.end());

@@ -34,7 +34,6 @@ struct EngineConfig {
   MixKind mix = MixKind::average;
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
-  KeyedTail keyed;  ///< Of codec=slim with indices; its sums must outlive the engine.
   std::shared_ptr<SenderTable> table;  ///< Of MixKind::cumulative; null otherwise.
   /// Elements of the layers that are handed over one by one, in the order of the parameters; empty:
   /// they are handed over together.

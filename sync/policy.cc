@@ -75,9 +75,9 @@ constexpr Value kValues[] = {
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
-    {Axis::codec, "slim:alpha,beta[,q][,indexed][,drop]",
+    {Axis::codec, "slim:alpha,beta[,q]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others in "
-     "turn; indexed: others of each rank's own; drop: changes that do not travel yet are lost"},
+     "turn; changes that do not travel yet are kept until they do"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority",
@@ -253,8 +253,7 @@ std::string codec_text(const Policy& policy) {
   if (policy.pace == PaceKind::stages) return "split";
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
-         std::to_string(policy.slim->every) + (policy.slim->indexed ? ",indexed" : "") +
-         (policy.slim->keep ? "" : ",drop");
+         std::to_string(policy.slim->every);
 }
 
 }  // namespace

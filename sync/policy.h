@@ -26,11 +26,6 @@ struct SlimShares {
   double alpha = 0.3;
   double beta = 0.15;
   std::uint32_t every = 20;  ///< Rounds after which the core is chosen anew; at least 1.
-  /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
-  /// lost, and the agreed values hold.
-  bool keep = true;
-  /// Each rank explores coordinates of its own; values and indices travel.
-  bool indexed = false;
 
   bool operator==(const SlimShares&) const = default;
 };
@@ -77,7 +72,7 @@ struct Policy {
     if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
-        return slim && slim->indexed ? 6 : 3;
+        return 3;
       case MixKind::lgp:
         return 6;
       case MixKind::stale:

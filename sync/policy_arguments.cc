@@ -227,10 +227,6 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
     parts.push_back(argument.substr(from, comma - from));
     from = comma + 1;
   }
-  shares.keep = parts.back() != "drop";
-  if (!shares.keep) parts.pop_back();
-  shares.indexed = !parts.empty() && parts.back() == "indexed";
-  if (shares.indexed) parts.pop_back();
   const auto given = parts.size();
   parts.resize(std::max<std::size_t>(given, 3));
   const auto alpha = decimal(parts[0]);
@@ -239,12 +235,11 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
   if (given > 3 || !alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta <= *alpha) ||
       !(*alpha > 0.0 && *alpha <= 1.0)) {
     return bad_input(
-        "policy: codec=slim:alpha,beta[,q][,indexed][,drop] needs 0 <= beta <= alpha <= 1, alpha "
-        "above 0 and "
-        "q of 1 or more, found " +
+        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta <= alpha <= 1, alpha above 0 and q of 1 "
+        "or more, found " +
         quoted(text) + "; write for example codec=slim:0.3,0.15");
   }
-  policy.slim = SlimShares{*alpha, *beta, *every, shares.keep, shares.indexed};
+  policy.slim = SlimShares{*alpha, *beta, *every};
   return {};
 }
 

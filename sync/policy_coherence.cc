@@ -136,12 +136,11 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "route=star with a partial selection");
   }
   const bool by_pairs = policy.mix == MixKind::cumulative || policy.mix == MixKind::age ||
-                        policy.mix == MixKind::stale || (policy.slim && policy.slim->indexed);
+                        policy.mix == MixKind::stale;
   if (policy.route == RouteKind::servers && by_pairs) {
     return bad_input(
-        "policy: route=ps mixes at the servers only, and mix=age, cumulative, stale and codec=slim "
-        "with "
-        "indices count whom each rank hears; use route=star");
+        "policy: route=ps mixes at the servers only, and mix=age, cumulative and stale count whom "
+        "each rank hears; use route=star");
   }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {

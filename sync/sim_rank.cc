@@ -12,7 +12,6 @@ Result<void> SimRank::set_up(std::span<float> parameters, std::span<const std::s
   const auto world = static_cast<std::uint32_t>(setting_.peers.size());
   if (auto ok = check_memory(setting_.policy, world, parameters.size_bytes()); !ok) return ok;
   stepper_.emplace(setting_.policy, parameters, *this, setting_.seed, rank_, world);
-  engine_.set_keyed(stepper_->keyed());
   engine_.set_table(stepper_->table());
   engine_.set_layers(layers);
   return engine_.set_up(setting_.peers, stepper_->stream());

@@ -199,7 +199,6 @@ Result<void> JoinedWorker::set_up(std::span<float> parameters,
         std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }
-  engine_->set_keyed(stepper_->keyed());
   engine_->set_table(stepper_->table());
   std::vector<PeerAddress> peers;
   for (const auto& entry : roster_) peers.push_back(entry.address);

@@ -20,7 +20,7 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
     rest_rounds_ = policy.resolved_k(world);
   }
   if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank, policy.element);
+    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, policy.element);
   } else if (policy.pace == PaceKind::stages) {
     stages_.emplace(parameters, policy.stage_share);
   }
@@ -49,7 +49,7 @@ Result<RoundReport> Stepper::wait() {
   // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
   // leaves the frames that came, and one rank more or less counts in a weight.
   const auto ranks = static_cast<std::uint32_t>(report->receivers.size()) + 1;
-  if (exchange_) exchange_->arrive(ranks);
+  if (exchange_) exchange_->arrive();
   if (stale_) stale_->arrive(ranks, late_);
   if (cumulative_) cumulative_->arrive();
   return report;

@@ -56,8 +56,6 @@ class Stepper {
     return exchange_ ? exchange_->stream() : parameters_;
   }
 
-  KeyedTail keyed() noexcept { return exchange_ ? exchange_->keyed() : KeyedTail{}; }
-
   /// Null but with mix=cumulative.
   std::shared_ptr<SenderTable> table() const noexcept {
     return cumulative_ ? cumulative_->table() : nullptr;

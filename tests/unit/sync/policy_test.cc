@@ -135,7 +135,6 @@ TEST(Policy, SaysWhatToChange) {
       {"route=ps:0", "found 'ps:0'; write for example route=ps:1"},
       {"route=ps:1 select=selmcast:2", "route=ps gathers from all ranks"},
       {"route=ps:1 mix=age", "route=ps mixes at the servers only"},
-      {"slim route=ps:2 codec=slim:0.3,0.15,20,indexed", "route=ps mixes at the servers only"},
       {"mix=replace", "later version; this one has mix=average, sgd"},
       {"mix=cumulative codec=cast:fp16", "mix=cumulative sends sums that grow"},
       {"mix=cumulative route=ps:1", "count whom each rank hears"},
