@@ -7,22 +7,17 @@
 namespace selmcast {
 
 Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
-                         WireElement element, std::optional<PairCredit> credit,
-                         const SenderTable* table)
+                         WireElement element, std::optional<PairCredit> credit)
     : shape_(shape),
       stream_bytes_(shape.bytes),
       mix_(mix),
       deterministic_(deterministic),
       element_(element),
       credit_(std::move(credit)),
-      table_(table),
-      sums_(deterministic || table != nullptr ? 0 : shape.bytes / bytes_of(element)),
-      fixed_sums_(deterministic && table == nullptr ? shape.bytes / bytes_of(element) : 0),
+      sums_(deterministic ? 0 : shape.bytes / bytes_of(element)),
+      fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
       counts_(shape.frames()) {
   SELMCAST_CHECK(credit_.has_value() == (mix == MixKind::age), "age is what needs credit");
-  SELMCAST_CHECK((table != nullptr) == (mix == MixKind::cumulative) &&
-                     (table == nullptr || element == WireElement::f32),
-                 "cumulative is what needs a table, of float32");
 }
 
 void Accumulator::begin(std::uint64_t bytes) noexcept {
@@ -74,10 +69,6 @@ void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byt
                       const std::byte* sent) noexcept {
   const std::byte* own = sent + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
-  if (table_ != nullptr) {
-    ++counts_[frame];
-    return table_->put(sender, first, payload);
-  }
   const bool fresh = counts_[frame]++ == 0;
   if (!deterministic_) return add_floating(sums_.data() + first, fresh, sender, payload, own);
   std::int64_t* sum = fixed_sums_.data() + first;
@@ -125,7 +116,6 @@ void Accumulator::move_to(const float* own, const std::byte* sent) noexcept {
 }
 
 void Accumulator::finish(float* own, const std::byte* sent) noexcept {
-  if (table_ != nullptr) return;
   for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
     if (counts_[frame] > 0) finish_frame(frame, own, sent);
   }

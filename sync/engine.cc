@@ -88,10 +88,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
     if (config_.layers.empty()) {
       std::optional<PairCredit> credit;
       if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
-      accumulator_ =
-          std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element,
-                                        std::move(credit), config_.table.get());
-      set_up_landing();
+      accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic,
+                                                   config_.element, std::move(credit));
     } else {
       set_up_layers();
     }
@@ -258,16 +256,11 @@ Result<void> Engine::prepare(EpochState& epoch) {
   std::vector<std::pair<std::uint32_t, MembershipId>> ids;
   // Of a rank whose receivers are selected online every other's group is joined as rounds begin.
   if (program.online) epoch.memberships.reserve(program.members.size() + 1);
-  const auto landing = reserve_landing(program);
-  std::uint32_t refused = 0;
   for (const std::uint32_t group : program.receive_groups) {
-    const bool lands = std::binary_search(landing.begin(), landing.end(), group);
-    const auto id = join(epoch, group, JoinAs::receiver, lands);
+    const auto id = join(epoch, group, JoinAs::receiver);
     if (!id) return id.error();
     ids.emplace_back(group, *id);
-    refused += lands && !epoch.memberships.back().lands ? 1 : 0;
   }
-  groups_refused_.store(refused, std::memory_order_relaxed);
   for (const std::uint32_t group : program.send_groups) {
     const bool joined =
         std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
@@ -317,7 +310,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
                       0,
                       config_.timeout,
                       caps.receive_window_bytes,
-                      landing_ == nullptr ? caps.sender_window_bytes : landing_window(),
+                      caps.sender_window_bytes,
                       static_cast<std::uint32_t>(most),
                       config_.loss,
                       config_.seed + program.epoch,
@@ -350,22 +343,13 @@ void Engine::switch_epoch() noexcept {
   membership_changes_ += static_cast<std::uint32_t>(changes);
   transport_.limit_rate(planned_rate_);  // set-up: a change of plan
   auto replaced = std::exchange(current_, std::move(pending_));
-  if (landing_ != nullptr) landing_->keep(current_->memberships);
   mailbox_.retire(std::move(replaced));
 }
 
-Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as, bool lands) {
-  if (lands) {
-    auto membership = landing_->join(group);
-    // Where there is no room for another landing queue the group does without.
-    lands = membership.has_value();
-    if (lands) epoch.memberships.push_back({group, as, std::move(membership).value(), true});
-  }
-  if (!lands) {
-    auto membership = transport_.join({group}, as);
-    if (!membership) return std::move(membership).error();
-    epoch.memberships.push_back({group, as, std::move(membership).value()});
-  }
+Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as) {
+  auto membership = transport_.join({group}, as);
+  if (!membership) return std::move(membership).error();
+  epoch.memberships.push_back({group, as, std::move(membership).value()});
   return epoch.memberships.back().membership.id();
 }
 

@@ -34,7 +34,6 @@ struct EngineConfig {
   MixKind mix = MixKind::average;
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
-  std::shared_ptr<SenderTable> table;  ///< Of MixKind::cumulative; null otherwise.
   /// Elements of the layers that are handed over one by one, in the order of the parameters; empty:
   /// they are handed over together.
   std::vector<std::size_t> layers;
@@ -65,7 +64,6 @@ struct EpochState {
     std::uint32_t group = 0;
     JoinAs as = JoinAs::receiver;
     Membership membership;
-    bool lands = false;  ///< Joined by LandingRows.
   };
 
   Program program;
@@ -80,9 +78,7 @@ struct EpochState {
   };
   std::vector<LayerSessions> layers;  ///< Instead of the two above where layers are handed over.
 
-  std::size_t slot_of(std::uint32_t round) const noexcept {
-    return program.slot_of(round);
-  }
+  std::size_t slot_of(std::uint32_t round) const noexcept { return program.slot_of(round); }
   const RoundPlan& plan_of(std::uint32_t round) const noexcept {
     return program.cycle[slot_of(round)];
   }

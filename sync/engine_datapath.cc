@@ -53,11 +53,7 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
     if (completion.kind == Completion::Kind::send) {
       port_->on_send_completion(completion);
     } else if (completion.kind == Completion::Kind::receive) {
-      if (LandingQueue* const queue = landing_queue_of(completion)) {
-        on_landed(*queue, completion, now);
-      } else {
-        on_frames(completion, now);
-      }
+      on_frames(completion, now);
       returns_[lent++] = ReceiveRequest{completion.token};
     } else if (completion.kind == Completion::Kind::read) {
       puller_->on_completion(completion);
@@ -68,7 +64,6 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
   if (puller_ != nullptr) {
     puller_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
   }
-  if (landing_ != nullptr) landing_->refill();
   return count;
 }
 
@@ -86,10 +81,7 @@ EpochState* Engine::epoch_of(std::uint32_t epoch) noexcept {
 }
 
 void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept {
-  on_parsed(parse_frame(bytes, config_.job), now);
-}
-
-void Engine::on_parsed(const ParsedFrame& frame, TimePoint now) noexcept {
+  const ParsedFrame frame = parse_frame(bytes, config_.job);
   if (frame.error != FrameError::none || frame.header.sender >= config_.world) return;
   // A group that this rank both sends to and hears may loop its own frames back.
   if (frame.header.sender == config_.self) return;
@@ -144,10 +136,7 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   if (layers_ != nullptr) return layers_->on_data(*current_, frame, now);
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
   if (plan.replaces) return replace(header.offset, frame.payload);
-  const std::uint32_t index = shape_.frame_at(header.offset);
-  if (landing_ != nullptr && landing_->put(header.sender, index, frame.payload)) return;
-  if (config_.table != nullptr) table_bytes_ += frame.payload.size();
-  accumulator_->add(index, header.sender, frame.payload, sent_.data());
+  accumulator_->add(shape_.frame_at(header.offset), header.sender, frame.payload, sent_.data());
 }
 
 void Engine::replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept {
@@ -210,9 +199,6 @@ void Engine::begin_round(TimePoint now) noexcept {
   }
   const RoundPlan& plan = program.cycle[slot];
   accumulator_->begin(sent_.size(), program.epoch, program.members.size(), plan.senders);
-  if (landing_ != nullptr && sent_.size() == shape_.bytes) {
-    landing_->open(program.epoch, round_, plan);
-  }
   current_->receiver->begin(now, program.epoch, round_, plan.senders, sent_.size(),
                             plan.sender_shards);
   current_->sender->begin(now, program.epoch, round_, sent_, stream_region_.id(),
@@ -231,15 +217,12 @@ Engine::Totals Engine::totals() const noexcept {
     out.rx_payload_bytes = current_->receiver->counters().payload_bytes;
     out.read_frames = current_->receiver->counters().read_frames;
   }
-  if (landing_ != nullptr) out.landing = landing_->counters();
-  out.landing.copied_bytes += table_bytes_;
   return out;
 }
 
 void Engine::close_round(TimePoint now) noexcept {
   for (const Rank from : current_->plan_of(round_).senders) {
     if (current_->receiver->state(from) == SenderState::complete) accumulator_->complete(from);
-    if (landing_ != nullptr && !close_landing(from)) return;
   }
   finish_mix();
   fill_report(now);
@@ -265,9 +248,7 @@ void Engine::fill_report(TimePoint now) noexcept {
     report_.ms = 0.0;
     report_.rate_kbps = std::numeric_limits<Kbps>::max();
     report_.tx_first_bytes = report_.tx_repair_bytes = report_.tx_patch_bytes = report_.tx_bytes =
-        report_.rx_payload_bytes = report_.repaired_frames = report_.read_frames =
-            report_.landed_frames = report_.landed_bytes = report_.misplaced_frames =
-                report_.copied_bytes = 0;
+        report_.rx_payload_bytes = report_.repaired_frames = report_.read_frames = 0;
     report_.verified = true;
   }
   report_.round = round_ / config_.rounds_per_exchange;
@@ -288,10 +269,6 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.rx_payload_bytes += end.rx_payload_bytes - begin.rx_payload_bytes;
   report_.repaired_frames += end.port.repaired_frames - begin.port.repaired_frames;
   report_.read_frames += end.read_frames - begin.read_frames;
-  report_.landed_frames += end.landing.landed_frames - begin.landing.landed_frames;
-  report_.landed_bytes += end.landing.landed_bytes - begin.landing.landed_bytes;
-  report_.misplaced_frames += end.landing.misplaced_frames - begin.landing.misplaced_frames;
-  report_.copied_bytes += end.landing.copied_bytes - begin.landing.copied_bytes;
   if (in_exchange + 1 == config_.rounds_per_exchange) {
     // Those that came while this rank held at a boundary belong to the round that followed.
     report_.foreign_frames = std::exchange(foreign_frames_, 0);

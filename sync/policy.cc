@@ -63,9 +63,6 @@ constexpr Value kValues[] = {
     {Axis::mix, "age[:gamma]",
      "gossip with age credit: a pair earns gamma/n per round (gamma = 0.9) and spends it when one "
      "hears the other; unequal in-degrees bias it less"},
-    {Axis::mix, "cumulative",
-     "mean of all that every worker did since the start, as last heard of it: no bias and nothing "
-     "lost with a partial selection, for n + 4 copies of the model (verbs: up to 2n + 3)"},
     {Axis::mix, "compensate[:gamma]",
      "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
     {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
@@ -241,7 +238,6 @@ std::string mix_text(const Policy& policy) {
   if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
   if (policy.mix == MixKind::lgp) return "lgp";
   if (policy.mix == MixKind::age) return "age:" + shortest(policy.gamma);
-  if (policy.mix == MixKind::cumulative) return "cumulative";
   if (policy.mix == MixKind::stale) return "stale:" + std::to_string(policy.late_steps);
   return policy.mix == MixKind::sgd ? "sgd" : "average";
 }
@@ -307,17 +303,6 @@ Result<void> check_policy(const Policy& policy, std::uint32_t workers) {
   if (policy.servers > workers) {
     return bad_input("policy: route=ps:" + std::to_string(policy.servers) + ", but a job of " +
                      std::to_string(workers) + " workers has no more servers than that; lower it");
-  }
-  constexpr std::uint32_t kRoundsMax = 8;
-  const auto k = policy.resolved_k(workers);
-  if (policy.mix == MixKind::cumulative && workers > 1 && (k == 0 || k > kRoundsMax)) {
-    return bad_input(
-        "policy: mix=cumulative mixes what was last heard of each rank, which must not "
-        "be older than " +
-        std::to_string(kRoundsMax) + " rounds; here it may be " +
-        (k == 0 ? "of any age" : std::to_string(k) + " rounds old") +
-        "; use select=all or select=selmcast:p,k with k of at most " + std::to_string(kRoundsMax) +
-        ", or mix=age");
   }
   if (policy.select == SelectKind::all || policy.p < workers) return {};
   return bad_input("policy: p = " + std::to_string(policy.p) + " receivers, but a job of " +

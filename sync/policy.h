@@ -16,7 +16,7 @@ namespace selmcast {
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
-enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale, cumulative };
+enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale };
 enum class OrderKind : std::uint8_t { fifo, priority };
 enum class GroupKind : std::uint8_t { rows, sender };
 
@@ -64,11 +64,11 @@ struct Policy {
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
   /// How a round mixes what it receives: the others are done around rounds that average.
   MixKind round_mix() const noexcept {
-    const bool own = mix == MixKind::sgd || mix == MixKind::age || mix == MixKind::cumulative;
+    const bool own = mix == MixKind::sgd || mix == MixKind::age;
     return own ? mix : MixKind::average;
   }
-  /// Of the model, kept beside the application's parameters by one of n ranks.
-  std::uint32_t model_copies(std::uint32_t n) const noexcept {
+  /// Of the model, kept beside the application's parameters by one rank.
+  std::uint32_t model_copies() const noexcept {
     if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
@@ -77,8 +77,6 @@ struct Policy {
         return 6;
       case MixKind::stale:
         return 1;
-      case MixKind::cumulative:
-        return 2 * n + 3;  // n - 1 of them only where frames are put in place
       default:
         return 0;
     }

@@ -196,10 +196,6 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
     policy.mix = MixKind::stale;
     return set_late_steps(text, policy.late_steps);
   }
-  if (name == "cumulative") {
-    policy.mix = MixKind::cumulative;
-    return {};
-  }
   if (name == "lgp") {
     policy.mix = MixKind::lgp;
     return {};

@@ -69,12 +69,6 @@ Result<void> check_steps(const Policy& policy) {
         "policy: servers (route=ps) round the mean that they hand out, and nobody keeps the rest, "
         "which mix=compensate with codec=cast must not lose; use route=star or codec=identity");
   }
-  if (policy.element != WireElement::f32 && policy.mix == MixKind::cumulative) {
-    return bad_input(
-        "policy: mix=cumulative sends sums that grow, of which 16 bits would lose the newest "
-        "steps; "
-        "use codec=identity or mix=age");
-  }
   if (policy.slim && !compensates) {
     return bad_input(
         "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
@@ -135,12 +129,11 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
         "route=star with a partial selection");
   }
-  const bool by_pairs = policy.mix == MixKind::cumulative || policy.mix == MixKind::age ||
-                        policy.mix == MixKind::stale;
+  const bool by_pairs = policy.mix == MixKind::age || policy.mix == MixKind::stale;
   if (policy.route == RouteKind::servers && by_pairs) {
     return bad_input(
-        "policy: route=ps mixes at the servers only, and mix=age, cumulative and stale count whom "
-        "each rank hears; use route=star");
+        "policy: route=ps mixes at the servers only, and mix=age and mix=stale count whom each "
+        "rank hears; use route=star");
   }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
@@ -167,17 +160,6 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "never travel; use beta below alpha");
   }
   return {};
-}
-
-Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes) {
-  if (policy.mix != MixKind::cumulative) return {};
-  constexpr std::uint64_t kBytesMax = std::uint64_t{4} << 30U;
-  const std::uint64_t copies = policy.model_copies(workers);
-  if (bytes <= kBytesMax / copies) return {};
-  return bad_input("policy: mix=cumulative keeps " + std::to_string(copies) + " copies of " +
-                   std::to_string(bytes) + " bytes, more than the " +
-                   std::to_string(kBytesMax >> 30U) +
-                   " GiB that it may take on a rank; use mix=age or mix=average");
 }
 
 Result<void> check_layers(const Policy& policy, std::size_t elements,
