@@ -27,7 +27,7 @@ LOOPS = [
 
 
 # What no plan of a view goes through.
-ELSEWHERE = {"chunks", "racks", "published_ssp"}
+ELSEWHERE = {"racks", "published_ssp"}
 
 
 def sources():
