@@ -27,7 +27,7 @@ LOOPS = [
 
 
 # What no plan of a view goes through.
-ELSEWHERE = {"racks", "published_ssp"}
+ELSEWHERE = {"published_ssp"}
 
 
 def sources():
