@@ -208,8 +208,7 @@ Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t 
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
   // The parameters, the accumulator, and what the mix keeps.
-  const std::uint64_t copies =
-      (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies(world) : 0U);
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies() : 0U);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -237,11 +236,10 @@ Result<void> check_rounds(const std::string& text) {
 
 Result<void> check_simulated(const Policy& policy) {
   if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
-  if (!policy.free() && policy.model_copies(1) > 0) {
+  if (!policy.free() && policy.model_copies() > 0) {
     return bad_input(
-        "--policy: the simulator has no steps of an application, which mix=compensate, lgp, "
-        "stale and cumulative are about; use `selmcast train --transport sim`, --transport shm or "
-        "uring, or "
+        "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
+        "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "
         "mix=average");
   }
   return {};

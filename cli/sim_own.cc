@@ -132,7 +132,7 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
   const bool all = policy.select == SelectKind::all;
   if (rows && !all) return ring_flows(policy, links, options.rounds);
   const auto receivers = all ? n - 1 : policy.p;
-  const auto cycle = policy.join_budget > 0 ? n : std::max(1U, policy.resolved_k(n));
+  const auto cycle = std::max(1U, policy.resolved_k(n));
   if (std::uint64_t{n} * receivers * cycle > kMostListedPairs) {
     return bad_input("too many pairs to list for " + to_string(policy) +
                      "; use groups=rows, or fewer ranks");

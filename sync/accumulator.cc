@@ -1,33 +1,23 @@
 #include "sync/accumulator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
 namespace selmcast {
 
 Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
-                         WireElement element, std::optional<PairCredit> credit,
-                         const KeyedTail& keyed, const SenderTable* table)
+                         WireElement element, std::optional<PairCredit> credit)
     : shape_(shape),
       stream_bytes_(shape.bytes),
       mix_(mix),
       deterministic_(deterministic),
       element_(element),
       credit_(std::move(credit)),
-      keyed_(keyed),
-      table_(table),
-      sums_(deterministic || table != nullptr ? 0 : shape.bytes / bytes_of(element)),
-      fixed_sums_(deterministic && table == nullptr ? shape.bytes / bytes_of(element) : 0),
+      sums_(deterministic ? 0 : shape.bytes / bytes_of(element)),
+      fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
       counts_(shape.frames()) {
   SELMCAST_CHECK(credit_.has_value() == (mix == MixKind::age), "age is what needs credit");
-  SELMCAST_CHECK((table != nullptr) == (mix == MixKind::cumulative) &&
-                     (table == nullptr || element == WireElement::f32),
-                 "cumulative is what needs a table, of float32");
-  SELMCAST_CHECK(keyed.sums == nullptr || (element == WireElement::f32 && keyed.first % 2 == 0 &&
-                                           shape.frame_payload % 8 == 0),
-                 "pairs are float32 and lie in one frame");
 }
 
 void Accumulator::begin(std::uint64_t bytes) noexcept {
@@ -76,39 +66,13 @@ void Accumulator::add_fixed(std::int64_t* sum, Rank sender, std::span<const std:
   }
 }
 
-std::size_t Accumulator::plain_bytes(std::uint32_t frame) const noexcept {
-  const std::size_t length = shape_.length_of(frame);
-  if (keyed_.sums == nullptr) return length;
-  const std::uint64_t offset = shape_.offset_of(frame), end = keyed_.first * sizeof(float);
-  return offset < end ? static_cast<std::size_t>(std::min<std::uint64_t>(length, end - offset)) : 0;
-}
-
-void Accumulator::add_pairs(std::span<const std::byte> pairs) noexcept {
-  for (std::size_t at = 0; at + 8 <= pairs.size(); at += 8) {
-    std::uint32_t index = 0;
-    float value = 0.0F;
-    std::memcpy(&index, pairs.data() + at, sizeof index);
-    std::memcpy(&value, pairs.data() + at + 4, sizeof value);
-    keyed_.sums->add(index, value);
-  }
-}
-
 void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
                       const std::byte* sent, std::uint32_t weight) noexcept {
   if (!weights_.empty()) {
     weights_[frame] = static_cast<std::uint16_t>(weights_[frame] + std::min(weight, 0xFFFFU));
   }
-  if (const auto plain = plain_bytes(frame); plain < payload.size()) {
-    add_pairs(payload.subspan(plain));
-    payload = payload.first(plain);
-    if (payload.empty()) return;
-  }
   const std::byte* own = sent + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
-  if (table_ != nullptr) {
-    ++counts_[frame];
-    return table_->put(sender, first, payload);
-  }
   const bool fresh = counts_[frame]++ == 0;
   if (!deterministic_) return add_floating(sums_.data() + first, fresh, sender, payload, own);
   std::int64_t* sum = fixed_sums_.data() + first;
@@ -122,7 +86,7 @@ void Accumulator::complete(Rank sender) noexcept {
 
 void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
-  const std::size_t count = plain_bytes(frame) / bytes_of(element_);
+  const std::size_t count = shape_.length_of(frame) / bytes_of(element_);
   const double others = weights_.empty() ? counts_[frame] : weights_[frame];
   const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + others);
   const auto scale32 = static_cast<float>(scale);
@@ -177,7 +141,6 @@ void Accumulator::finish(std::uint32_t frame, float* own, const std::byte* sent)
 }
 
 void Accumulator::finish(float* own, const std::byte* sent) noexcept {
-  if (table_ != nullptr) return;
   for (std::uint32_t frame = 0; frame < shape_.frames(); ++frame) {
     if (counts_[frame] > 0) finish_frame(frame, own, sent);
   }

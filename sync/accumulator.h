@@ -8,10 +8,8 @@
 
 #include "multicast/stream_shape.h"
 #include "sync/kernels.h"
-#include "sync/keyed_sums.h"
 #include "sync/pair_credit.h"
 #include "sync/policy.h"
-#include "sync/sender_table.h"
 
 namespace selmcast {
 
@@ -33,17 +31,12 @@ namespace selmcast {
 /// `age`: own += sum(weight (update - sent)), in difference form for the same reasons, with the
 /// weights of a PairCredit, which together are below 1, so that no result leaves the range of what
 /// was mixed but by rounding.
-/// `cumulative`: own stays as it is, and what others send is put into a SenderTable.
 class Accumulator {
  public:
   /// `shape` is the stream's as it travels. Allocates a sum of 4 bytes per element (8 when
-  /// deterministic) and the counts. `credit` is there with MixKind::age and only then; a keyed
-  /// part only with f32, and its sums must outlive the accumulator. A table, with
-  /// MixKind::cumulative and only then, takes the place of the sums, which are not allocated;
-  /// float32 only; it must outlive the accumulator.
+  /// deterministic) and the counts. `credit` is there with MixKind::age and only then.
   Accumulator(const StreamShape& shape, MixKind mix, bool deterministic,
-              WireElement element = WireElement::f32, std::optional<PairCredit> credit = {},
-              const KeyedTail& keyed = {}, const SenderTable* table = nullptr);
+              WireElement element = WireElement::f32, std::optional<PairCredit> credit = {});
 
   /// Forgets everything, for a round of `bytes` bytes, at most the stream's. O(frames).
   void begin(std::uint64_t bytes) noexcept;
@@ -86,9 +79,6 @@ class Accumulator {
                     const std::byte* own) noexcept;
   void add_fixed(std::int64_t* sum, Rank sender, std::span<const std::byte> payload,
                  const std::byte* own) noexcept;
-  /// Bytes of this frame that lie before the keyed part.
-  std::size_t plain_bytes(std::uint32_t frame) const noexcept;
-  void add_pairs(std::span<const std::byte> pairs) noexcept;
   void finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
   StreamShape shape_;  ///< Of the round.
@@ -97,8 +87,6 @@ class Accumulator {
   bool deterministic_;
   WireElement element_;
   std::optional<PairCredit> credit_;
-  KeyedTail keyed_;
-  const SenderTable* table_;  ///< Or null.
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;   ///< By frame: what was added.

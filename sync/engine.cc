@@ -88,10 +88,8 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
     if (config_.layers.empty()) {
       std::optional<PairCredit> credit;
       if (config_.mix == MixKind::age) credit.emplace(config_.world, config_.gamma);
-      accumulator_ =
-          std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic, config_.element,
-                                        std::move(credit), config_.keyed, config_.table.get());
-      set_up_landing();
+      accumulator_ = std::make_unique<Accumulator>(shape_, config_.mix, config_.deterministic,
+                                                   config_.element, std::move(credit));
     } else {
       set_up_layers();
     }
@@ -202,7 +200,7 @@ std::size_t Engine::read_mail() noexcept {
   if (pending_ != nullptr && !running_) {
     const auto first = mailbox_.activated();
     if (first && round_ >= *first) {
-      switch_epoch(*first);
+      switch_epoch();
       ++done;
     }
   }
@@ -258,16 +256,11 @@ Result<void> Engine::prepare(EpochState& epoch) {
   std::vector<std::pair<std::uint32_t, MembershipId>> ids;
   // Of a rank whose receivers are selected online every other's group is joined as rounds begin.
   if (program.online) epoch.memberships.reserve(program.members.size() + 1);
-  const auto landing = reserve_landing(program);
-  std::uint32_t refused = 0;
   for (const std::uint32_t group : program.receive_groups) {
-    const bool lands = std::binary_search(landing.begin(), landing.end(), group);
-    const auto id = join(epoch, group, JoinAs::receiver, lands);
+    const auto id = join(epoch, group, JoinAs::receiver);
     if (!id) return id.error();
     ids.emplace_back(group, *id);
-    refused += lands && !epoch.memberships.back().lands ? 1 : 0;
   }
-  groups_refused_.store(refused, std::memory_order_relaxed);
   for (const std::uint32_t group : program.send_groups) {
     const bool joined =
         std::any_of(ids.begin(), ids.end(), [&](auto& i) { return i.first == group; });
@@ -317,7 +310,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
                       0,
                       config_.timeout,
                       caps.receive_window_bytes,
-                      landing_ == nullptr ? caps.sender_window_bytes : landing_window(),
+                      caps.sender_window_bytes,
                       static_cast<std::uint32_t>(most),
                       config_.loss,
                       config_.seed + program.epoch,
@@ -332,8 +325,7 @@ ReceiveSettings Engine::receive_settings(const Program& program) const {
   return out;
 }
 
-void Engine::switch_epoch(std::uint32_t first_round) noexcept {
-  pending_->first_round = first_round;
+void Engine::switch_epoch() noexcept {
   const auto& joined = pending_->program.receive_groups;
   auto changes = joined.size();
   if (current_ != nullptr) {
@@ -351,63 +343,14 @@ void Engine::switch_epoch(std::uint32_t first_round) noexcept {
   membership_changes_ += static_cast<std::uint32_t>(changes);
   transport_.limit_rate(planned_rate_);  // set-up: a change of plan
   auto replaced = std::exchange(current_, std::move(pending_));
-  if (landing_ != nullptr) landing_->keep(current_->memberships);
   mailbox_.retire(std::move(replaced));
 }
 
-Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as, bool lands) {
-  if (lands) {
-    auto membership = landing_->join(group);
-    // Where there is no room for another landing queue the group does without.
-    lands = membership.has_value();
-    if (lands) epoch.memberships.push_back({group, as, std::move(membership).value(), true});
-  }
-  if (!lands) {
-    auto membership = transport_.join({group}, as);
-    if (!membership) return std::move(membership).error();
-    epoch.memberships.push_back({group, as, std::move(membership).value()});
-  }
+Result<MembershipId> Engine::join(EpochState& epoch, std::uint32_t group, JoinAs as) {
+  auto membership = transport_.join({group}, as);
+  if (!membership) return std::move(membership).error();
+  epoch.memberships.push_back({group, as, std::move(membership).value()});
   return epoch.memberships.back().membership.id();
-}
-
-void Engine::join_for_next() noexcept {
-  const auto& plan = current_->plan_of(round_);
-  joined_next_ = true;
-  try {
-    for (const auto group : plan.joins) {
-      if (const auto id = join(*current_, group, JoinAs::receiver); !id) {
-        return fail(selmcast::failed("rank " + std::to_string(config_.self) + ": round " +
-                                     std::to_string(round_) + ": " + id.error().message));
-      }
-    }
-  } catch (const std::bad_alloc&) {
-    return fail(unavailable("rank " + std::to_string(config_.self) + ": round " +
-                            std::to_string(round_) + ": no memory to join a group"));
-  }
-  membership_changes_ += static_cast<std::uint32_t>(plan.joins.size());
-}
-
-void Engine::leave_groups() noexcept {
-  auto& held = current_->memberships;
-  for (const auto group : current_->plan_of(round_).leaves) {
-    const auto at = std::find_if(held.begin(), held.end(), [group](const auto& in) {
-      return in.group == group && in.as == JoinAs::receiver;
-    });
-    if (at == held.end()) continue;
-    std::swap(*at, held.back());
-    held.pop_back();
-    ++membership_changes_;
-  }
-}
-
-bool Engine::in_group_of(Rank sender) const noexcept {
-  // Groups of the next round are joined when this one has been heard; and frames of groups that
-  // were left when the last one closed may have been received before.
-  const auto in = [&](std::uint32_t round) {
-    const auto& ranks = current_->plan_of(round).in_groups_of;
-    return std::binary_search(ranks.begin(), ranks.end(), sender);
-  };
-  return in(round_) || in(round_ + 1) || (round_ > current_->first_round && in(round_ - 1));
 }
 
 void Engine::suspect(Rank rank, const char* why) noexcept {

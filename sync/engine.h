@@ -18,7 +18,6 @@
 #include "selmcast/worker.h"
 #include "sync/engine_config.h"
 #include "sync/epoch_mailbox.h"
-#include "sync/landing_rows.h"
 #include "sync/layers/layer_counts.h"
 #include "transport/arena.h"
 
@@ -35,10 +34,6 @@ class Engine {
 
   // Set-up, by the thread that will drive, before the first progress().
   /// Before set_up().
-  void set_keyed(const KeyedTail& keyed) noexcept { config_.keyed = keyed; }
-  /// Why frames that could be put in place are not; empty otherwise. By any thread, after set-up.
-  std::string landing_notice() const;
-  void set_table(std::shared_ptr<SenderTable> table) noexcept { config_.table = std::move(table); }
   void set_layers(std::span<const std::size_t> sizes) {
     config_.layers.assign(sizes.begin(), sizes.end());
   }
@@ -110,7 +105,6 @@ class Engine {
     PortCounters port;
     std::uint64_t rx_payload_bytes = 0;
     std::uint64_t read_frames = 0;
-    LandingCounters landing;
   };
 
   // Mailboxes.
@@ -118,26 +112,12 @@ class Engine {
   void accept_offer(std::unique_ptr<EpochState> epoch) noexcept;
   Result<void> prepare(EpochState& epoch);
   LaneSpec unicast_lane(Rank to, bool patch) const;
-  Result<MembershipId> join(EpochState& epoch, std::uint32_t group, JoinAs as, bool lands = false);
-  // Frames put in place (engine_landing.cc).
-  void set_up_landing();
-  std::vector<std::uint32_t> reserve_landing(const Program& program);
-  std::uint64_t landing_window() const noexcept;
-  LandingQueue* landing_queue_of(const Completion& completion) noexcept {
-    return landing_ == nullptr ? nullptr : landing_->queue_of(completion);
-  }
-  void on_landed(LandingQueue& queue, const Completion& completion, TimePoint now) noexcept;
-  bool close_landing(Rank sender) noexcept;
-  void switch_epoch(std::uint32_t first_round) noexcept;
-  // Groups that only some rounds need: system calls and memory, under a join budget only.
-  void join_for_next() noexcept;
-  void leave_groups() noexcept;
-  bool in_group_of(Rank sender) const noexcept;
+  Result<MembershipId> join(EpochState& epoch, std::uint32_t group, JoinAs as);
+  void switch_epoch() noexcept;
   // Frames.
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;
   void on_frame(std::span<const std::byte> frame, TimePoint now) noexcept;
-  void on_parsed(const ParsedFrame& frame, TimePoint now) noexcept;
   void on_checked(const ParsedFrame& frame, TimePoint now) noexcept;
   void on_data(const ParsedFrame& frame, TimePoint now) noexcept;
   EpochState* epoch_of(std::uint32_t epoch) noexcept;
@@ -183,12 +163,6 @@ class Engine {
   Kbps planned_rate_ = 0;           ///< By the latest plan.
   std::unique_ptr<Puller> puller_;  ///< Null where the transport has no reads.
   std::unique_ptr<Accumulator> accumulator_;
-  std::string landing_refused_;  ///< Constant after set-up.
-  /// Of the newest view, groups that found no landing queue. Relaxed, in prepare() and
-  /// landing_notice(): a number that says nothing of other memory.
-  std::atomic<std::uint32_t> groups_refused_{0};
-  std::unique_ptr<LandingRows> landing_;  ///< Null where every frame is put where it belongs by us.
-  std::uint64_t table_bytes_ = 0;         ///< Put into the table by us.
   std::vector<Completion> completions_;
   std::vector<ReceiveRequest> returns_;
 
@@ -199,7 +173,6 @@ class Engine {
   std::unique_ptr<EpochState> current_, pending_;
   std::uint32_t round_ = 0;  ///< Running round, or the next one to begin.
   bool running_ = false;
-  bool joined_next_ = false;  ///< What the next round needs more than this one.
   TimePoint round_begun_{};
   Totals at_begin_;
   std::uint64_t foreign_frames_ = 0, transition_frames_ = 0;  ///< Since the last report.

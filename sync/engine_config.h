@@ -34,8 +34,6 @@ struct EngineConfig {
   MixKind mix = MixKind::average;
   std::uint32_t rounds_per_exchange = 1;  ///< Policy::rounds_per_exchange().
   double gamma = 0.9;                     ///< Of MixKind::age.
-  KeyedTail keyed;  ///< Of codec=slim with indices; its sums must outlive the engine.
-  std::shared_ptr<SenderTable> table;  ///< Of MixKind::cumulative; null otherwise.
   /// Elements of the layers that are handed over one by one, in the order of the parameters; empty:
   /// they are handed over together.
   std::vector<std::size_t> layers;
@@ -51,8 +49,7 @@ struct EngineConfig {
   std::uint32_t frame_bytes = 0;  ///< Header and payload; the same on all ranks of the job.
   /// Share of the planned wire rate that fresh data may use; the rest is for repair and control.
   double headroom = 0.95;
-  /// Absent: lock-step. Otherwise needs mix=average, f32, and programs that do not move groups; not
-  /// deterministic.
+  /// Absent: lock-step. Otherwise needs mix=average, f32; not deterministic.
   std::optional<FreePace> free;
   FreeObserver* observer = nullptr;  ///< Of free rounds; for tests.
 };
@@ -67,7 +64,6 @@ struct EpochState {
     std::uint32_t group = 0;
     JoinAs as = JoinAs::receiver;
     Membership membership;
-    bool lands = false;  ///< Joined by LandingRows.
   };
 
   Program program;
@@ -81,11 +77,8 @@ struct EpochState {
     std::unique_ptr<ReceiveSession> receiver;
   };
   std::vector<LayerSessions> layers;  ///< Instead of the two above where layers are handed over.
-  std::uint32_t first_round = 0;      ///< Known from when it is in force.
 
-  std::size_t slot_of(std::uint32_t round) const noexcept {
-    return program.slot_of(round, first_round);
-  }
+  std::size_t slot_of(std::uint32_t round) const noexcept { return program.slot_of(round); }
   const RoundPlan& plan_of(std::uint32_t round) const noexcept {
     return program.cycle[slot_of(round)];
   }

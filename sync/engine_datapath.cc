@@ -31,11 +31,6 @@ std::size_t Engine::progress(TimePoint now) noexcept {
   }
   port_->flush();
   if (port_->broken()) fail_broken();
-  // Not when the round begins: what its other senders send would then share this rank's link with
-  // those that it hears. Before the round closes: groups take a while to take effect.
-  if (running_ && !joined_next_ && current_->receiver->done()) {
-    join_for_next();  // set-up: under a join budget only.
-  }
   if (running_ && current_->sender->done() && current_->receiver->done()) {
     close_round(now);
     ++done;
@@ -58,11 +53,7 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
     if (completion.kind == Completion::Kind::send) {
       port_->on_send_completion(completion);
     } else if (completion.kind == Completion::Kind::receive) {
-      if (LandingQueue* const queue = landing_queue_of(completion)) {
-        on_landed(*queue, completion, now);
-      } else {
-        on_frames(completion, now);
-      }
+      on_frames(completion, now);
       returns_[lent++] = ReceiveRequest{completion.token};
     } else if (completion.kind == Completion::Kind::read) {
       puller_->on_completion(completion);
@@ -73,7 +64,6 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
   if (puller_ != nullptr) {
     puller_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
   }
-  if (landing_ != nullptr) landing_->refill();
   return count;
 }
 
@@ -91,10 +81,7 @@ EpochState* Engine::epoch_of(std::uint32_t epoch) noexcept {
 }
 
 void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept {
-  on_parsed(parse_frame(bytes, config_.job), now);
-}
-
-void Engine::on_parsed(const ParsedFrame& frame, TimePoint now) noexcept {
+  const ParsedFrame frame = parse_frame(bytes, config_.job);
   if (frame.error != FrameError::none || frame.header.sender >= config_.world) return;
   // A group that this rank both sends to and hears may loop its own frames back.
   if (frame.header.sender == config_.self) return;
@@ -141,20 +128,15 @@ void Engine::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   const RoundPlan& plan = current_->plan_of(header.round);
   const auto& senders = plan.senders;
   if (!std::binary_search(senders.begin(), senders.end(), header.sender)) {
-    // Around a change of view this rank is, or was until just now, in the groups of both; under a
-    // join budget it is in the groups of senders that it hears a round later.
-    const bool changing =
-        pending_ != nullptr || switched_in_ == round_ || in_group_of(header.sender);
+    // Around a change of view this rank is, or was until just now, in the groups of both.
+    const bool changing = pending_ != nullptr || switched_in_ == round_;
     ++(changing ? transition_frames_ : foreign_frames_);
     return;
   }
   if (layers_ != nullptr) return layers_->on_data(*current_, frame, now);
   if (current_->receiver->on_data(header, frame.payload, now) != Verdict::fresh) return;
   if (plan.replaces) return replace(header.offset, frame.payload);
-  const std::uint32_t index = shape_.frame_at(header.offset);
-  if (landing_ != nullptr && landing_->put(header.sender, index, frame.payload)) return;
-  if (config_.table != nullptr) table_bytes_ += frame.payload.size();
-  accumulator_->add(index, header.sender, frame.payload, sent_.data());
+  accumulator_->add(shape_.frame_at(header.offset), header.sender, frame.payload, sent_.data());
 }
 
 void Engine::replace(std::uint64_t offset, std::span<const std::byte> payload) noexcept {
@@ -206,7 +188,6 @@ void Engine::begin_round(TimePoint now) noexcept {
   const Program& program = current_->program;
   const std::size_t slot = current_->slot_of(round_);
   running_ = true;
-  joined_next_ = false;
   round_begun_ = now;
   at_begin_ = totals();
   const auto size = bytes_of(config_.element);
@@ -218,9 +199,6 @@ void Engine::begin_round(TimePoint now) noexcept {
   }
   const RoundPlan& plan = program.cycle[slot];
   accumulator_->begin(sent_.size(), program.epoch, program.members.size(), plan.senders);
-  if (landing_ != nullptr && sent_.size() == shape_.bytes) {
-    landing_->open(program.epoch, round_, plan);
-  }
   current_->receiver->begin(now, program.epoch, round_, plan.senders, sent_.size(),
                             plan.sender_shards);
   current_->sender->begin(now, program.epoch, round_, sent_, stream_region_.id(),
@@ -239,18 +217,14 @@ Engine::Totals Engine::totals() const noexcept {
     out.rx_payload_bytes = current_->receiver->counters().payload_bytes;
     out.read_frames = current_->receiver->counters().read_frames;
   }
-  if (landing_ != nullptr) out.landing = landing_->counters();
-  out.landing.copied_bytes += table_bytes_;
   return out;
 }
 
 void Engine::close_round(TimePoint now) noexcept {
   for (const Rank from : current_->plan_of(round_).senders) {
     if (current_->receiver->state(from) == SenderState::complete) accumulator_->complete(from);
-    if (landing_ != nullptr && !close_landing(from)) return;
   }
   finish_mix();
-  leave_groups();  // set-up: under a join budget only.
   fill_report(now);
   end_round();
 }
@@ -274,9 +248,7 @@ void Engine::fill_report(TimePoint now) noexcept {
     report_.ms = 0.0;
     report_.rate_kbps = std::numeric_limits<Kbps>::max();
     report_.tx_first_bytes = report_.tx_repair_bytes = report_.tx_patch_bytes = report_.tx_bytes =
-        report_.rx_payload_bytes = report_.repaired_frames = report_.read_frames =
-            report_.landed_frames = report_.landed_bytes = report_.misplaced_frames =
-                report_.copied_bytes = 0;
+        report_.rx_payload_bytes = report_.repaired_frames = report_.read_frames = 0;
     report_.verified = true;
   }
   report_.round = round_ / config_.rounds_per_exchange;
@@ -297,10 +269,6 @@ void Engine::fill_report(TimePoint now) noexcept {
   report_.rx_payload_bytes += end.rx_payload_bytes - begin.rx_payload_bytes;
   report_.repaired_frames += end.port.repaired_frames - begin.port.repaired_frames;
   report_.read_frames += end.read_frames - begin.read_frames;
-  report_.landed_frames += end.landing.landed_frames - begin.landing.landed_frames;
-  report_.landed_bytes += end.landing.landed_bytes - begin.landing.landed_bytes;
-  report_.misplaced_frames += end.landing.misplaced_frames - begin.landing.misplaced_frames;
-  report_.copied_bytes += end.landing.copied_bytes - begin.landing.copied_bytes;
   if (in_exchange + 1 == config_.rounds_per_exchange) {
     // Those that came while this rank held at a boundary belong to the round that followed.
     report_.foreign_frames = std::exchange(foreign_frames_, 0);

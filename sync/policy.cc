@@ -63,9 +63,6 @@ constexpr Value kValues[] = {
     {Axis::mix, "age[:gamma]",
      "gossip with age credit: a pair earns gamma/n per round (gamma = 0.9) and spends it when one "
      "hears the other; unequal in-degrees bias it less"},
-    {Axis::mix, "cumulative",
-     "mean of all that every worker did since the start, as last heard of it: no bias and nothing "
-     "lost with a partial selection, for n + 4 copies of the model (verbs: up to 2n + 3)"},
     {Axis::mix, "compensate[:gamma]",
      "mean of all workers' steps; own steps not merged yet count gamma = 1.5 (0: not at all)"},
     {Axis::mix, "lgp", "the worker goes on from its own guess until the mean replaces it"},
@@ -75,17 +72,16 @@ constexpr Value kValues[] = {
     {Axis::codec, "identity", "float32 as it is", true},
     {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes, rounded for the way only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
-    {Axis::codec, "slim:alpha,beta[,q][,indexed][,drop]",
+    {Axis::codec, "slim:alpha,beta[,q]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others in "
-     "turn; indexed: others of each rank's own; drop: changes that do not travel yet are lost"},
+     "turn; changes that do not travel yet are kept until they do"},
     {Axis::order, "fifo", "in the order of the parameters", true},
     {Axis::order, "class", "what matters most first (of pace=stages)"},
     {Axis::order, "priority",
      "layers are handed over one by one, and those that are needed first go first (P3)"},
     {Axis::groups, "rows", "one group per row of the ring plan; joined once per epoch", true},
-    {Axis::groups, "sender[:b]",
-     "groups of one sender each (default of select=random); with b a rank joins and leaves at most "
-     "b of them from round to round, without b all of a cycle once per epoch"},
+    {Axis::groups, "sender",
+     "groups of one sender each (default of select=random); all of a cycle joined once per epoch"},
 };
 
 struct Name {
@@ -242,7 +238,6 @@ std::string mix_text(const Policy& policy) {
   if (policy.mix == MixKind::compensate) return "compensate:" + shortest(policy.gamma);
   if (policy.mix == MixKind::lgp) return "lgp";
   if (policy.mix == MixKind::age) return "age:" + shortest(policy.gamma);
-  if (policy.mix == MixKind::cumulative) return "cumulative";
   if (policy.mix == MixKind::stale) return "stale:" + std::to_string(policy.late_steps);
   return policy.mix == MixKind::sgd ? "sgd" : "average";
 }
@@ -254,8 +249,7 @@ std::string codec_text(const Policy& policy) {
   if (policy.pace == PaceKind::stages) return "split";
   if (!policy.slim) return "identity";
   return "slim:" + shortest(policy.slim->alpha) + "," + shortest(policy.slim->beta) + "," +
-         std::to_string(policy.slim->every) + (policy.slim->indexed ? ",indexed" : "") +
-         (policy.slim->keep ? "" : ",drop");
+         std::to_string(policy.slim->every);
 }
 
 }  // namespace
@@ -263,7 +257,7 @@ std::string codec_text(const Policy& policy) {
 std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
   if (select == SelectKind::all) return 1;
   if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
-  return std::max(4U, (n - 2) / (join_budget > 0 ? std::min(p, join_budget) : p) + 1);
+  return std::max(4U, (n - 2) / p + 1);
 }
 
 Result<Policy> parse_policy(std::string_view text) {
@@ -289,7 +283,7 @@ Result<Policy> parse_policy(std::string_view text) {
     } else if (axis == Axis::order) {
       policy.order = *word == "priority" ? OrderKind::priority : OrderKind::fifo;
     } else if (axis == Axis::groups) {
-      if (auto set = set_groups(*word, policy); !set) return set.error();
+      policy.groups = *word == "sender" ? GroupKind::sender : GroupKind::rows;
     }
   }
   if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
@@ -309,17 +303,6 @@ Result<void> check_policy(const Policy& policy, std::uint32_t workers) {
   if (policy.servers > workers) {
     return bad_input("policy: route=ps:" + std::to_string(policy.servers) + ", but a job of " +
                      std::to_string(workers) + " workers has no more servers than that; lower it");
-  }
-  constexpr std::uint32_t kRoundsMax = 8;
-  const auto k = policy.resolved_k(workers);
-  if (policy.mix == MixKind::cumulative && workers > 1 && (k == 0 || k > kRoundsMax)) {
-    return bad_input(
-        "policy: mix=cumulative mixes what was last heard of each rank, which must not "
-        "be older than " +
-        std::to_string(kRoundsMax) + " rounds; here it may be " +
-        (k == 0 ? "of any age" : std::to_string(k) + " rounds old") +
-        "; use select=all or select=selmcast:p,k with k of at most " + std::to_string(kRoundsMax) +
-        ", or mix=age");
   }
   if (policy.select == SelectKind::all || policy.p < workers) return {};
   return bad_input("policy: p = " + std::to_string(policy.p) + " receivers, but a job of " +
@@ -343,7 +326,6 @@ std::string to_string(const Policy& policy) {
           : policy.order == OrderKind::priority ? " order=priority"
                                                 : " order=fifo");
   out += policy.groups == GroupKind::sender ? " groups=sender" : " groups=rows";
-  if (policy.join_budget > 0) (out += ':') += std::to_string(policy.join_budget);
   return out;
 }
 

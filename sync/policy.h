@@ -16,7 +16,7 @@ namespace selmcast {
 enum class SelectKind : std::uint8_t { all, selmcast, random };
 enum class RouteKind : std::uint8_t { star, unicast, servers };
 enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
-enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale, cumulative };
+enum class MixKind : std::uint8_t { average, sgd, compensate, lgp, age, stale };
 enum class OrderKind : std::uint8_t { fifo, priority };
 enum class GroupKind : std::uint8_t { rows, sender };
 
@@ -26,11 +26,6 @@ struct SlimShares {
   double alpha = 0.3;
   double beta = 0.15;
   std::uint32_t every = 20;  ///< Rounds after which the core is chosen anew; at least 1.
-  /// What a rank did to coordinates that do not travel yet is kept until they do; otherwise it is
-  /// lost, and the agreed values hold.
-  bool keep = true;
-  /// Each rank explores coordinates of its own; values and indices travel.
-  bool indexed = false;
 
   bool operator==(const SlimShares&) const = default;
 };
@@ -60,34 +55,28 @@ struct Policy {
   WireElement element = WireElement::f32;  ///< Another one: codec=cast.
   OrderKind order = OrderKind::fifo;       ///< order=class goes with pace=stages.
   GroupKind groups = GroupKind::rows;
-  /// groups=sender:b: the most groups that a rank joins from one round to the next; 0 = none then,
-  /// because all groups of a cycle are joined once per epoch.
-  std::uint32_t join_budget = 0;
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
   /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random, k where it
-  /// was given, otherwise max(4, ceil((n-1)/p)), with min(p, b) in place of p under a join budget
-  /// b, which lets a rank hear so many new senders per round and no more.
+  /// was given, otherwise max(4, ceil((n-1)/p)).
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// Whether every rank begins rounds in its own time (sync/free/).
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
   /// How a round mixes what it receives: the others are done around rounds that average.
   MixKind round_mix() const noexcept {
-    const bool own = mix == MixKind::sgd || mix == MixKind::age || mix == MixKind::cumulative;
+    const bool own = mix == MixKind::sgd || mix == MixKind::age;
     return own ? mix : MixKind::average;
   }
-  /// Of the model, kept beside the application's parameters by one of n ranks.
-  std::uint32_t model_copies(std::uint32_t n) const noexcept {
+  /// Of the model, kept beside the application's parameters by one rank.
+  std::uint32_t model_copies() const noexcept {
     if (free()) return 1;
     switch (mix) {
       case MixKind::compensate:
-        return slim && slim->indexed ? 6 : 3;
+        return 3;
       case MixKind::lgp:
         return 6;
       case MixKind::stale:
         return 1;
-      case MixKind::cumulative:
-        return 2 * n + 3;  // n - 1 of them only where frames are put in place
       default:
         return 0;
     }

@@ -196,10 +196,6 @@ Result<void> set_mix(std::string_view text, Policy& policy) {
     policy.mix = MixKind::stale;
     return set_late_steps(text, policy.late_steps);
   }
-  if (name == "cumulative") {
-    policy.mix = MixKind::cumulative;
-    return {};
-  }
   if (name == "lgp") {
     policy.mix = MixKind::lgp;
     return {};
@@ -227,10 +223,6 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
     parts.push_back(argument.substr(from, comma - from));
     from = comma + 1;
   }
-  shares.keep = parts.back() != "drop";
-  if (!shares.keep) parts.pop_back();
-  shares.indexed = !parts.empty() && parts.back() == "indexed";
-  if (shares.indexed) parts.pop_back();
   const auto given = parts.size();
   parts.resize(std::max<std::size_t>(given, 3));
   const auto alpha = decimal(parts[0]);
@@ -239,26 +231,11 @@ Result<void> set_codec(std::string_view text, Policy& policy) {
   if (given > 3 || !alpha || !beta || !every || *every == 0 || !(*beta >= 0.0 && *beta <= *alpha) ||
       !(*alpha > 0.0 && *alpha <= 1.0)) {
     return bad_input(
-        "policy: codec=slim:alpha,beta[,q][,indexed][,drop] needs 0 <= beta <= alpha <= 1, alpha "
-        "above 0 and "
-        "q of 1 or more, found " +
+        "policy: codec=slim:alpha,beta[,q] needs 0 <= beta <= alpha <= 1, alpha above 0 and q of 1 "
+        "or more, found " +
         quoted(text) + "; write for example codec=slim:0.3,0.15");
   }
-  policy.slim = SlimShares{*alpha, *beta, *every, shares.keep, shares.indexed};
-  return {};
-}
-
-Result<void> set_groups(std::string_view text, Policy& policy) {
-  const auto base = text.substr(0, text.find(':'));
-  policy.groups = base == "sender" ? GroupKind::sender : GroupKind::rows;
-  if (text.size() == base.size()) return {};
-  const auto b = number(text.substr(base.size() + 1));
-  if (!b || *b == 0 || *b > kMaxWorkers) {
-    return bad_input("policy: groups=sender:b needs a number of joins b from 1 to " +
-                     std::to_string(kMaxWorkers) + ", found " + quoted(text) +
-                     "; write for example groups=sender:1");
-  }
-  policy.join_budget = *b;
+  policy.slim = SlimShares{*alpha, *beta, *every};
   return {};
 }
 

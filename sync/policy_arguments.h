@@ -22,6 +22,5 @@ Result<void> set_route(std::string_view text, Policy& policy);
 Result<void> set_pace(std::string_view text, Policy& policy);
 Result<void> set_mix(std::string_view text, Policy& policy);
 Result<void> set_codec(std::string_view text, Policy& policy);
-Result<void> set_groups(std::string_view text, Policy& policy);
 
 }  // namespace selmcast

@@ -69,12 +69,6 @@ Result<void> check_steps(const Policy& policy) {
         "policy: servers (route=ps) round the mean that they hand out, and nobody keeps the rest, "
         "which mix=compensate with codec=cast must not lose; use route=star or codec=identity");
   }
-  if (policy.element != WireElement::f32 && policy.mix == MixKind::cumulative) {
-    return bad_input(
-        "policy: mix=cumulative sends sums that grow, of which 16 bits would lose the newest "
-        "steps; "
-        "use codec=identity or mix=age");
-  }
   if (policy.slim && !compensates) {
     return bad_input(
         "policy: codec=slim needs mix=compensate, which keeps what does not travel yet");
@@ -93,11 +87,10 @@ Result<void> check_free(const Words& words, Policy& policy) {
   if (policy.slim || policy.element != WireElement::f32) {
     return bad_input(pace + "merges float32 as it is; use codec=identity");
   }
-  if (words[static_cast<std::size_t>(Axis::groups)] &&
-      (policy.groups == GroupKind::rows || policy.join_budget > 0)) {
+  if (words[static_cast<std::size_t>(Axis::groups)] && policy.groups == GroupKind::rows) {
     return bad_input(pace +
-                     "needs groups of one sender each that are joined for the whole cycle, as "
-                     "senders are in different rounds; use groups=sender");
+                     "needs groups of one sender each, as senders are in different rounds; use "
+                     "groups=sender");
   }
   if (policy.route == RouteKind::servers) {
     return bad_input(pace +
@@ -124,41 +117,23 @@ Result<void> check_order(const Policy& policy) {
       "pace=bsp and route=star or unicast with it (the name p3), or order=fifo");
 }
 
-Result<void> check_budget(const Policy& policy) {
-  if (policy.join_budget == 0) return {};
-  if (policy.select != SelectKind::selmcast) {
-    return bad_input(
-        "policy: a budget of joins (groups=sender:b) needs select=selmcast (random draws new sets "
-        "each round, all never changes them); drop b or use select=selmcast:p");
-  }
-  if (policy.route == RouteKind::unicast) {
-    return bad_input(
-        "policy: route=unicast joins no groups, so there is nothing to budget; use groups=sender "
-        "without b or route=star");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<void> check_coherence(const Words& words, Policy& policy) {
   if (auto ok = check_stages(words, policy); !ok) return ok;
   if (auto ok = check_free(words, policy); !ok) return ok;
   if (auto ok = check_steps(policy); !ok) return ok;
-  if (auto ok = check_budget(policy); !ok) return ok;
   if (auto ok = check_order(policy); !ok) return ok;
   if (policy.route == RouteKind::servers && policy.select != SelectKind::all) {
     return bad_input(
         "policy: route=ps gathers from all ranks and hands out to all; use select=all, or "
         "route=star with a partial selection");
   }
-  const bool by_pairs = policy.mix == MixKind::cumulative || policy.mix == MixKind::age ||
-                        policy.mix == MixKind::stale || (policy.slim && policy.slim->indexed);
+  const bool by_pairs = policy.mix == MixKind::age || policy.mix == MixKind::stale;
   if (policy.route == RouteKind::servers && by_pairs) {
     return bad_input(
-        "policy: route=ps mixes at the servers only, and mix=age, cumulative, stale and codec=slim "
-        "with "
-        "indices count whom each rank hears; use route=star");
+        "policy: route=ps mixes at the servers only, and mix=age and mix=stale count whom each "
+        "rank hears; use route=star");
   }
   const bool partial = policy.select != SelectKind::all;
   if (partial && policy.mix == MixKind::sgd) {
@@ -185,17 +160,6 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "never travel; use beta below alpha");
   }
   return {};
-}
-
-Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes) {
-  if (policy.mix != MixKind::cumulative) return {};
-  constexpr std::uint64_t kBytesMax = std::uint64_t{4} << 30U;
-  const std::uint64_t copies = policy.model_copies(workers);
-  if (bytes <= kBytesMax / copies) return {};
-  return bad_input("policy: mix=cumulative keeps " + std::to_string(copies) + " copies of " +
-                   std::to_string(bytes) + " bytes, more than the " +
-                   std::to_string(kBytesMax >> 30U) +
-                   " GiB that it may take on a rank; use mix=age or mix=average");
 }
 
 Result<void> check_layers(const Policy& policy, std::size_t elements,

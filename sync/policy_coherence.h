@@ -21,10 +21,6 @@ using Words = std::array<std::optional<std::string_view>, kAxes>;
 /// other words imply, and notices.
 Result<void> check_coherence(const Words& words, Policy& policy);
 
-/// Whether the copies that mix=cumulative keeps of all ranks' models are few enough: at most 4 GiB
-/// for `workers` ranks and parameters of so many bytes. Other policies pass.
-Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes);
-
 /// Layers that are handed over one by one: whether the policy has such rounds, and whether `sizes`
 /// divide the elements. Errors (bad_input) say what is asked.
 Result<void> check_layers(const Policy& policy, std::size_t elements,

@@ -142,29 +142,10 @@ Result<Schedule> ring_schedule(const View& view, std::uint32_t p, std::uint32_t 
   return out;
 }
 
-/// The slide plan pair by pair.
-Result<Schedule> slide_schedule(const View& view, const Policy& policy, std::uint32_t p) {
-  const auto plan = slide_plan_of(view, policy);
-  if (!plan) return plan.error();
-  Schedule out;
-  out.p = p;
-  out.period = plan->period();
-  out.rates.assign(plan->cycle(), plan->ring().rate());
-  out.rate_without_k = plan->ring().rate_without_bound();
-  for (std::uint32_t t = 0; t < plan->cycle(); ++t) out.cycle.push_back(plan->edges_of(t));
-  return out;
-}
-
 }  // namespace
 
 std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept {
   return mix_seed(seed) ^ mix_seed(std::uint64_t{epoch} * kRandomCycle + t);
-}
-
-Result<SlidePlan> slide_plan_of(const View& view, const Policy& policy) {
-  const auto n = static_cast<std::uint32_t>(view.members.size());
-  return SlidePlan::make(std::min(policy.p, n - 1), policy.resolved_k(n), policy.join_budget,
-                         view.tx_kbps, view.rx_kbps);
 }
 
 Result<Schedule> make_schedule(const View& view, const Policy& policy) {
@@ -173,7 +154,6 @@ Result<Schedule> make_schedule(const View& view, const Policy& policy) {
   const auto fanout = policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
   if (policy.select == SelectKind::all) return full_schedule(view, fanout);
   if (policy.select == SelectKind::random) return random_schedule(view, p, fanout);
-  if (policy.join_budget > 0) return slide_schedule(view, policy, p);
   return ring_schedule(view, p, policy.resolved_k(n), fanout);
 }
 

@@ -7,7 +7,6 @@
 #include "base/result.h"
 #include "sync/policy.h"
 #include "sync/select/selection.h"
-#include "sync/select/slide_plan.h"
 #include "sync/view.h"
 
 namespace selmcast {
@@ -23,9 +22,6 @@ struct Schedule {
 
 /// What select=random draws round t of an epoch's cycle from; `seed` is the view's.
 std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept;
-
-/// What groups=sender:b follows: a checked view of at least two members.
-Result<SlidePlan> slide_plan_of(const View& view, const Policy& policy);
 
 /// The schedule of every selection but `selmcast` with row groups. A checked view of at least two
 /// members. O(n^2 k).

@@ -1,7 +1,5 @@
 #include "sync/sim_rank.h"
 
-#include "sync/policy_coherence.h"
-
 namespace selmcast {
 
 SimRank::SimRank(Rank rank, Engine& engine, Setting setting, Now now)
@@ -9,11 +7,7 @@ SimRank::SimRank(Rank rank, Engine& engine, Setting setting, Now now)
 
 Result<void> SimRank::set_up(std::span<float> parameters, std::span<const std::size_t> layers) {
   layers_ = layers.size();
-  const auto world = static_cast<std::uint32_t>(setting_.peers.size());
-  if (auto ok = check_memory(setting_.policy, world, parameters.size_bytes()); !ok) return ok;
-  stepper_.emplace(setting_.policy, parameters, *this, setting_.seed, rank_, world);
-  engine_.set_keyed(stepper_->keyed());
-  engine_.set_table(stepper_->table());
+  stepper_.emplace(setting_.policy, parameters, *this, setting_.seed);
   engine_.set_layers(layers);
   return engine_.set_up(setting_.peers, stepper_->stream());
 }

@@ -37,7 +37,6 @@ class SimRank final : public Rounds {
   Stepper& stepper() noexcept { return *stepper_; }
 
   Rank rank() const noexcept { return rank_; }
-  std::string landing_notice() const { return engine_.landing_notice(); }
   TimePoint now() const { return now_(); }
   /// Lets the time pass. Returns at once when the rank is ended().
   void compute(Duration time);

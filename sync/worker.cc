@@ -91,10 +91,6 @@ class JoinedWorker final : public Worker {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
     for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
-    if (engine_ == nullptr) return out;
-    if (std::string notice = engine_->landing_notice(); !notice.empty()) {
-      out.push_back(std::move(notice));
-    }
     return out;
   }
   std::string transport_name() const override { return transport_->capabilities().name; }
@@ -143,7 +139,6 @@ Result<void> JoinedWorker::open() {
   open.world = config_.world;
   open.interface = config_.interface;
   open.mtu = config_.mtu;
-  open.landing = policy_.mix == MixKind::cumulative;
   auto transport = open_transport(config_.transport, open);
   if (!transport) return std::move(transport).error();
   transport_ = std::move(transport).value();
@@ -191,16 +186,13 @@ Result<void> JoinedWorker::set_up(std::span<float> parameters,
   engine_ = std::make_unique<Engine>(*transport_, engine_config(layers));
   rounds_.emplace(*engine_);
   try {
-    stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank, config_.world);
+    stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
   } catch (const std::bad_alloc&) {
     return unavailable(
-        "no memory for the policy's mix, which keeps " +
-        std::to_string(policy_.model_copies(config_.world)) + " copies of " +
-        std::to_string(parameters.size_bytes()) +
+        "no memory for the policy's mix, which keeps " + std::to_string(policy_.model_copies()) +
+        " copies of " + std::to_string(parameters.size_bytes()) +
         " bytes beside the parameters; use fewer ranks on this host or a smaller set");
   }
-  engine_->set_keyed(stepper_->keyed());
-  engine_->set_table(stepper_->table());
   std::vector<PeerAddress> peers;
   for (const auto& entry : roster_) peers.push_back(entry.address);
   return engine_->set_up(peers, stepper_->stream());
@@ -212,7 +204,6 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
                      ": parameters are added once to a Worker; join the job anew after a failure");
   }
   if (parameters.empty()) return bad_input("the parameter set is empty");
-  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
   auto started =
       agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);

@@ -251,10 +251,7 @@ std::uint32_t RingPlan::match_patches(std::uint32_t shift, bool everyone, RingWo
 }
 
 RingRound RingPlan::round_of(std::uint32_t member, std::uint64_t round, RingWork& work) const {
-  return round_at(member, shift_of(round), work);
-}
-
-RingRound RingPlan::round_at(std::uint32_t member, std::uint32_t shift, RingWork& work) const {
+  const auto shift = shift_of(round);
   RingRound out;
   out.row = member >= shift ? member - shift : member + n_ - shift;
   auto* const receivers = work.receivers_.data();
@@ -285,13 +282,8 @@ RingRound RingPlan::round_at(std::uint32_t member, std::uint32_t shift, RingWork
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> RingPlan::patches_of(std::uint64_t round,
                                                                           bool everyone) const {
-  return patches_at(shift_of(round), everyone);
-}
-
-std::vector<std::pair<std::uint32_t, std::uint32_t>> RingPlan::patches_at(std::uint32_t shift,
-                                                                          bool everyone) const {
   RingWork work(n_);
-  const auto z = match_patches(shift, everyone, work);
+  const auto z = match_patches(shift_of(round), everyone, work);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
   for (std::uint32_t q = 0; q < z; ++q) {
     const auto g = work.matching_.receiver_of(q);
@@ -302,11 +294,7 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> RingPlan::patches_at(std::u
 
 std::vector<std::vector<std::uint32_t>> RingPlan::edges_of(std::uint64_t round,
                                                            bool everyone) const {
-  return edges_at(shift_of(round), everyone);
-}
-
-std::vector<std::vector<std::uint32_t>> RingPlan::edges_at(std::uint32_t shift,
-                                                           bool everyone) const {
+  const auto shift = shift_of(round);
   std::vector<std::vector<std::uint32_t>> out(n_);
   for (std::uint32_t j = 0; j < n_; ++j) {
     for (std::uint32_t o = 0; o < slots_[j]; ++o) {
@@ -314,7 +302,7 @@ std::vector<std::vector<std::uint32_t>> RingPlan::edges_at(std::uint32_t shift,
       if (i != j) out[i].push_back(j);
     }
   }
-  for (const auto& [from, to] : patches_at(shift, everyone)) {
+  for (const auto& [from, to] : patches_of(round, everyone)) {
     out[from].insert(std::lower_bound(out[from].begin(), out[from].end(), to), to);
   }
   return out;

@@ -36,7 +36,6 @@ class RingWork {
  private:
   friend class RingPlan;
   friend class RowPlan;
-  friend class SlidePlan;
   std::vector<std::uint32_t> self_, row_, first_row_, slots_;  ///< Of the self members.
   std::vector<std::uint8_t> may_send_;
   std::vector<std::uint32_t> receivers_, senders_;
@@ -65,9 +64,6 @@ class RingPlan {
                       std::uint32_t k_bound, Fanout fanout = Fanout::multicast);
   /// The same after one receive rate changed, without looking at the others' rates again.
   Result<void> replan_receiver(std::uint32_t receiver, Kbps rx_kbps);
-  /// After a replan(): at least `least` slots (at most n-1) for every receiver with rate, whatever
-  /// k_bound was; the rate falls as far as that takes.
-  void raise_slots(std::uint32_t least) { lay_out(least); }
   /// A new plan; memory for exactly n members.
   static Result<RingPlan> make(std::uint32_t p, std::span<const Kbps> tx_kbps,
                                std::span<const Kbps> rx_kbps, std::uint32_t k_bound,
@@ -99,14 +95,11 @@ class RingPlan {
   /// for at least members()) and hold until its next use. Allocates nothing. O(n), and
   /// O(h log h) more for h members in their own rows (about p) when this member is one of them.
   RingRound round_of(std::uint32_t member, std::uint64_t round, RingWork& work) const;
-  /// The same after any shift below n: sender i uses row (i - shift) mod n.
-  RingRound round_at(std::uint32_t member, std::uint32_t shift, RingWork& work) const;
   /// Receivers of every member in one round, patches merged in, ascending. With `everyone`, senders
   /// whose transmit rate does not allow a second copy are patched too (for groups that are made per
   /// sender, where a patch costs nothing).
   std::vector<std::vector<std::uint32_t>> edges_of(std::uint64_t round,
                                                    bool everyone = false) const;
-  std::vector<std::vector<std::uint32_t>> edges_at(std::uint32_t shift, bool everyone) const;
   /// The (sender, receiver) patches of one round, ascending by sender: a maximum matching.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> patches_of(std::uint64_t round,
                                                                   bool everyone = false) const;
@@ -125,8 +118,6 @@ class RingPlan {
   slot_kernels::SlotSummary fill_slots();
   std::uint32_t shift_of(std::uint64_t round) const noexcept;
   bool in_own_row(std::uint32_t member, std::uint32_t shift) const noexcept;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> patches_at(std::uint32_t shift,
-                                                                  bool everyone) const;
   std::uint32_t match_patches(std::uint32_t shift, bool everyone, RingWork& work) const;
 
   std::uint32_t capacity_;

@@ -27,7 +27,7 @@ LOOPS = [
 
 
 # What no plan of a view goes through.
-ELSEWHERE = {"chunks", "racks", "published_ssp", "slide_plan"}
+ELSEWHERE = {"published_ssp"}
 
 
 def sources():

@@ -37,19 +37,9 @@ TEST(PolicyMix, StaleHasItsSteps) {
             "order=fifo groups=rows");
 }
 
-TEST(PolicyMix, SlimMayDropAndMayHaveNoExplorer) {
-  const auto dropped = parse_policy("slim codec=slim:0.3,0.15,5,drop");
-  ASSERT_TRUE(dropped);
-  EXPECT_FALSE(dropped->slim->keep);
-  EXPECT_EQ(dropped->slim->every, 5U);
-  EXPECT_NE(to_string(*dropped).find("codec=slim:0.3,0.15,5,drop"), std::string::npos);
-  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15,drop").value().slim->every, 20U);
-  EXPECT_TRUE(parse_policy("slim").value().slim->keep);
-  EXPECT_FALSE(parse_policy("slim").value().slim->indexed);
-  const auto indexed = parse_policy("slim codec=slim:0.3,0.15,indexed,drop");
-  ASSERT_TRUE(indexed);
-  EXPECT_TRUE(indexed->slim->indexed && !indexed->slim->keep);
-  EXPECT_NE(to_string(*indexed).find("codec=slim:0.3,0.15,20,indexed,drop"), std::string::npos);
+TEST(PolicyMix, SlimMayHaveNoExplorer) {
+  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15,5").value().slim->every, 5U);
+  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15").value().slim->every, 20U);
   EXPECT_TRUE(parse_policy("slim").value().notices.empty());
   const auto core_only = parse_policy("slim codec=slim:0.3,0.3");
   ASSERT_TRUE(core_only);
@@ -75,10 +65,9 @@ TEST(PolicyMix, SaysWhatToChange) {
       {"mix=stale pace=periodic:2 select=selmcast:2", "mix=stale needs select=all"},
       {"mix=stale pace=periodic:2 codec=slim:0.3,0.1", "codec=slim needs mix=compensate"},
       {"slim codec=slim:0,0", "alpha above 0"},
-      {"slim codec=slim:0.3,0.1,5,keep", "codec=slim:alpha,beta[,q][,indexed][,drop] needs"},
-      {"slim codec=slim:0.3,0.1,5,6,drop", "codec=slim:alpha,beta[,q][,indexed][,drop] needs"},
-      {"slim codec=slim:0.3,0.1,drop,indexed", "codec=slim:alpha,beta[,q][,indexed][,drop] needs"},
-      {"slim codec=slim:drop", "codec=slim:alpha,beta[,q][,indexed][,drop] needs"},
+      {"slim codec=slim:0.3,0.1,5,6", "codec=slim:alpha,beta[,q] needs"},
+      {"slim codec=slim:0.3,0.1,indexed", "codec=slim:alpha,beta[,q] needs"},
+      {"slim codec=slim:0.3,0.1,5,drop", "codec=slim:alpha,beta[,q] needs"},
   };
   for (const auto& entry : cases) {
     const auto policy = parse_policy(entry.text);

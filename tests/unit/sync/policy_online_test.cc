@@ -40,7 +40,6 @@ TEST(PolicyOnline, SaysWhatToChange) {
       {"selmcast-ssp route=ps:2", "pace=ssp has rounds of one sender each"},
       {"selmcast-ssp mix=age", "pace=ssp merges whatever has arrived"},
       {"selmcast-ssp groups=rows", "pace=ssp needs groups of one sender each"},
-      {"selmcast-ssp groups=sender:2", "pace=ssp needs groups of one sender each"},
       {"selmcast-ssp codec=cast:bf16", "pace=ssp merges float32 as it is"},
       {"selmcast-ssp order=priority", "order=priority exchanges the gradients"},
   };

@@ -108,7 +108,7 @@ class Compensated final : public Mixer {
     }
     rounds_.round(streams, heard);
     for (auto& exchange : exchanges_) {
-      exchange.arrive(static_cast<std::uint32_t>(exchanges_.size()));
+      exchange.arrive();
     }
   }
 

@@ -27,7 +27,6 @@ std::vector<SelectRow> selects() {
           {.policy = "select=selmcast:P,0", .always_p = false},
           {.policy = "select=selmcast:P groups=sender", .always_p = false, .best_rate = false},
           {.policy = "select=selmcast:P,0 groups=sender", .always_p = false},
-          {.policy = "select=selmcast:P groups=sender:1", .always_p = false, .best_rate = false},
           // Chance: of 16 rounds none reaches a rank once in e^(16 p) ranks.
           {.policy = "select=random:P", .best_rate = false, .within = kRandomCycle}};
 }
