@@ -10,7 +10,7 @@
 #include "multicast/receive_session.h"
 #include "multicast/send_session.h"
 #include "sync/accumulator.h"
-#include "sync/program.h"
+#include "sync/compile.h"
 
 namespace selmcast {
 namespace {
@@ -112,9 +112,9 @@ BENCHMARK(receive_to_accumulate)
 
 void plan_lookup(benchmark::State& state) {
   Program program;
-  program.cycle.resize(static_cast<std::size_t>(state.range(0)));
+  program.rounds.resize(static_cast<std::size_t>(state.range(0)));
   std::uint32_t round = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(&program.cycle[program.slot_of(++round)]);
+  for (auto _ : state) benchmark::DoNotOptimize(&program.rounds[program.slot_of(++round)]);
 }
 BENCHMARK(plan_lookup)->Arg(4)->Arg(64);
 

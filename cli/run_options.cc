@@ -9,7 +9,7 @@
 
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
-#include "sync/program.h"
+#include "sync/compile.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/open.h"

@@ -7,7 +7,7 @@
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
 #include "sync/policy.h"
-#include "sync/program.h"
+#include "sync/compile.h"
 #include "sync/schedule.h"
 #include "sync/select/pair_age.h"
 #include "sync/select/ring_plan.h"

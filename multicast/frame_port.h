@@ -57,6 +57,9 @@ class FramePort {
   void disconnect(Rank rank) noexcept { endpoints_[rank].reset(); }
   Rank self() const noexcept { return self_; }
   std::uint32_t world() const noexcept { return world_; }
+  std::uint32_t streams() const noexcept {
+    return static_cast<std::uint32_t>(data_in_flight_.size());
+  }
   Transport& transport() const noexcept { return transport_; }
   /// A reason to give up on sending altogether, see Transport::last_error().
   bool broken() const noexcept { return broken_; }

@@ -39,15 +39,14 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
 }
 
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
-                        std::span<const std::byte> data, RegionId region,
+                        std::uint64_t bytes, std::span<const RoundData> data,
                         std::span<const LaneSpec> lanes, Kbps wire_kbps, bool last) noexcept {
-  SELMCAST_CHECK(data.size() <= settings_.shape.bytes, "a round of at most the stream");
-  shape_.bytes = data.size();
+  SELMCAST_CHECK(bytes <= settings_.shape.bytes, "a round of at most the stream");
+  shape_.bytes = bytes;
   flags_ = last ? frame_flag::kFinal : std::uint16_t{0};
   begun_ = true;
   epoch_ = epoch;
   round_ = round;
-  data_ = data.data();
   wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
   unsettled_ = 0;
   lane_count_ = lanes.size();
@@ -56,12 +55,11 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
     lane.range = shape_.range_of(lane.spec->shard);
-    lane.data = lane.spec->data != nullptr ? lane.spec->data : data_;
-    lane.region = lane.spec->data != nullptr ? lane.spec->region : region;
+    lane.data = data[lane.spec->data];
     lane.ready = lane.spec->waits ? lane.range.first : lane.range.end;
     lane.digest_lane = 0;
     while (lanes_[lane.digest_lane].range != lane.range ||
-           lanes_[lane.digest_lane].data != lane.data) {
+           lanes_[lane.digest_lane].data.bytes != lane.data.bytes) {
       ++lane.digest_lane;
     }
     lane.digest = 0;
@@ -115,7 +113,7 @@ std::size_t SendSession::tail_payload(const Lane& lane, std::uint64_t digest,
                                       std::span<std::byte, kTailBytesMax> out) const noexcept {
   store_le(out.data(), digest);
   if (!readable(lane)) return 8;
-  encode_location(port_.location(settings_.stream, lane.region, lane.data),
+  encode_location(port_.location(settings_.stream, lane.data.region, lane.data.bytes),
                   out.subspan<8, kLocationBytes>());
   return kTailBytesMax;
 }
@@ -267,14 +265,14 @@ std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
 void SendSession::extend_digest(Lane& lane, std::uint32_t end) noexcept {
   for (; lane.digest_end < end; ++lane.digest_end) {
     const std::uint64_t offset = shape_.offset_of(lane.digest_end);
-    lane.digest += frame_digest(offset, {lane.data + offset, shape_.length_of(lane.digest_end)});
+    lane.digest += frame_digest(offset, {lane.data.bytes + offset, shape_.length_of(lane.digest_end)});
   }
 }
 
 FrameRun SendSession::run_of(const Lane& lane, std::uint16_t flags, std::uint32_t first,
                              std::uint32_t count) const noexcept {
   return {epoch_, round_,    settings_.stream, flags, first,
-          count,  lane.data, lane.region,      lane.spec->weights};
+          count,  lane.data.bytes, lane.data.region, lane.data.weights};
 }
 
 std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {

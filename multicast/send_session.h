@@ -28,11 +28,14 @@ struct LaneSpec {
   Shard shard = {};  ///< What of the round's bytes goes this way.
   /// Frames become ready while the round runs, see set_ready(); otherwise all are from the start.
   bool waits = false;
-  /// What is sent instead of the round's data: as many bytes, registered as `region`. By frame, how
-  /// many ranks are in it; null: one.
-  const std::byte* data = nullptr;
+  std::uint8_t data = 0;  ///< Which of the round's data is sent.
+};
+
+/// Memory that lanes send from, within what is registered as `region`.
+struct RoundData {
+  const std::byte* bytes = nullptr;
   RegionId region = 0;
-  const std::uint16_t* weights = nullptr;
+  const std::uint16_t* weights = nullptr;  ///< By frame: so many ranks' values; null: one's.
 };
 
 struct SendSettings {
@@ -64,12 +67,20 @@ class SendSession {
  public:
   SendSession(FramePort& port, const SendSettings& settings);
 
-  /// Starts a round. `data` is what it sends, at most as much as the settings' stream and within
-  /// what is registered as `region`; it must not change until done(). `lanes` must stay valid until
-  /// then. `wire_kbps` paces each lane. `last`: the data says that this is the sender's last round.
+  /// Starts a round of `bytes` bytes, at most the settings' stream. What lanes send of `data` must
+  /// not change until done(), but for frames of lanes that wait, which do not until they are ready.
+  /// `lanes` must stay valid until then. `wire_kbps` paces each lane. `last`: the data says that
+  /// this is the sender's last round.
+  void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, std::uint64_t bytes,
+             std::span<const RoundData> data, std::span<const LaneSpec> lanes, Kbps wire_kbps,
+             bool last = false) noexcept;
+  /// The same with one kind of data, `data` itself.
   void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
              std::span<const std::byte> data, RegionId region, std::span<const LaneSpec> lanes,
-             Kbps wire_kbps, bool last = false) noexcept;
+             Kbps wire_kbps, bool last = false) noexcept {
+    const RoundData only{data.data(), region, nullptr};
+    begin(now, epoch, round, data.size(), {&only, 1}, lanes, wire_kbps, last);
+  }
 
   /// A checked CREDIT, NACK or ACK frame of any epoch and round.
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
@@ -120,8 +131,7 @@ class SendSession {
     FrameRange range;
     std::uint32_t next_frame = 0;
     std::uint32_t ready = 0;  ///< Frames below may be sent.
-    const std::byte* data = nullptr;
-    RegionId region = 0;
+    RoundData data;
     std::uint32_t live = 0;  ///< Receivers not settled.
     std::uint32_t digest_lane =
         0;                     ///< The first one with the same range: its digest is this one's.
@@ -139,7 +149,7 @@ class SendSession {
                            std::span<std::byte, kTailBytesMax> out) const noexcept;
   /// Sums are not read by peers: how many ranks are in a frame is said in its header only.
   bool readable(const Lane& lane) const noexcept {
-    return port_.readable() && lane.spec->weights == nullptr;
+    return port_.readable() && lane.data.weights == nullptr;
   }
   std::uint32_t credit_of(const Lane& lane) const noexcept;
   std::uint32_t send_fresh(Lane& lane, TimePoint now) noexcept;
@@ -163,7 +173,6 @@ class SendSession {
   StreamShape shape_;  ///< Of the round.
   bool begun_ = false;
   std::uint32_t epoch_ = 0, round_ = 0;
-  const std::byte* data_ = nullptr;
   Kbps wire_kbps_ = 1;
   std::uint16_t flags_ = 0;  ///< Of all data.
   std::vector<Peer> peers_;

@@ -16,14 +16,15 @@ Accumulator::Accumulator(const StreamShape& shape, MixKind mix, bool determinist
       credit_(std::move(credit)),
       sums_(deterministic ? 0 : shape.bytes / bytes_of(element)),
       fixed_sums_(deterministic ? shape.bytes / bytes_of(element) : 0),
-      counts_(shape.frames()) {
+      counts_(shape.frames()),
+      weights_(shape.frames()) {
   SELMCAST_CHECK(credit_.has_value() == (mix == MixKind::age), "age is what needs credit");
 }
 
 void Accumulator::begin(std::uint64_t bytes) noexcept {
   shape_.bytes = bytes;
   std::fill_n(counts_.begin(), shape_.frames(), std::uint16_t{0});
-  std::fill(weights_.begin(), weights_.end(), std::uint16_t{0});
+  std::fill_n(weights_.begin(), shape_.frames(), std::uint16_t{0});
 }
 
 void Accumulator::begin(std::uint64_t bytes, std::uint32_t epoch, std::size_t members,
@@ -68,9 +69,7 @@ void Accumulator::add_fixed(std::int64_t* sum, Rank sender, std::span<const std:
 
 void Accumulator::add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
                       const std::byte* sent, std::uint32_t weight) noexcept {
-  if (!weights_.empty()) {
-    weights_[frame] = static_cast<std::uint16_t>(weights_[frame] + std::min(weight, 0xFFFFU));
-  }
+  weights_[frame] = static_cast<std::uint16_t>(weights_[frame] + std::min(weight, 0xFFFFU));
   const std::byte* own = sent + shape_.offset_of(frame);
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
   const bool fresh = counts_[frame]++ == 0;
@@ -87,8 +86,7 @@ void Accumulator::complete(Rank sender) noexcept {
 void Accumulator::finish_frame(std::uint32_t frame, float* own, const std::byte* sent) noexcept {
   const std::size_t first = shape_.offset_of(frame) / bytes_of(element_);
   const std::size_t count = shape_.length_of(frame) / bytes_of(element_);
-  const double others = weights_.empty() ? counts_[frame] : weights_[frame];
-  const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + others);
+  const double scale = mix_ == MixKind::age ? 1.0 : 1.0 / (1.0 + weights_[frame]);
   const auto scale32 = static_cast<float>(scale);
   float* to = own + first;
   const std::byte* mine = sent + shape_.offset_of(frame);
@@ -118,12 +116,6 @@ void Accumulator::move_to(const float* own, const std::byte* sent) noexcept {
                               static_cast<float>(counts_[frame]),
                               shape_.length_of(frame) / sizeof(float));
   }
-}
-
-void Accumulator::weigh() {
-  SELMCAST_CHECK(mix_ == MixKind::sgd && element_ == WireElement::f32 && !deterministic_,
-                 "sums of sums are of float32 gradients");
-  weights_.resize(counts_.size());
 }
 
 void Accumulator::sum_up(std::uint32_t frame, const std::byte* sent) noexcept {

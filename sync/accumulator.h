@@ -49,7 +49,7 @@ class Accumulator {
     begin(stream_bytes_, epoch, members, senders);
   }
   /// Adds one received frame. `sent` is the start of this rank's stream.
-  /// `weight`: so many ranks' values are in it, 1 unless weigh() was called.
+  /// `weight`: the sum of so many ranks' values; more than one under `sgd` only.
   void add(std::uint32_t frame, Rank sender, std::span<const std::byte> payload,
            const std::byte* sent, std::uint32_t weight = 1) noexcept;
   /// All frames of this sender were added; once per round and sender.
@@ -63,11 +63,8 @@ class Accumulator {
   /// The same of one frame; finish() then leaves it alone.
   void finish(std::uint32_t frame, float* own, const std::byte* sent) noexcept;
 
-  /// Before the first round: what is added may be sums of several ranks' values. `sgd`, float32, not
-  /// deterministic. Allocates.
-  void weigh();
   /// Adds the own values to a frame, so that its sum may be sent from sums(), with its weight from
-  /// weights(); finish() then leaves it alone.
+  /// weights(); finish() then leaves it alone. `sgd`, float32, not deterministic.
   void sum_up(std::uint32_t frame, const std::byte* sent) noexcept;
   std::span<const float> sums() const noexcept { return sums_; }
   const std::uint16_t* weights() const noexcept { return weights_.data(); }
@@ -90,7 +87,7 @@ class Accumulator {
   std::vector<float> sums_;
   std::vector<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;   ///< By frame: what was added.
-  std::vector<std::uint16_t> weights_;  ///< And how many ranks are in it; empty: as many.
+  std::vector<std::uint16_t> weights_;  ///< And how many ranks are in it.
 };
 
 }  // namespace selmcast

@@ -9,9 +9,9 @@ constexpr Duration kCalm = std::chrono::milliseconds(10);
 constexpr Duration kBusy = std::chrono::milliseconds(1);
 }  // namespace
 
-ControlThread::ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, AgentConfig config)
+ControlThread::ControlThread(std::unique_ptr<Rendezvous> store, Driver& engine, AgentConfig config)
     : store_(std::move(store)),
-      engine_(engine),
+      driver_(engine),
       agent_(*store_, engine, std::move(config)),
       thread_([this] { loop(); }) {}
 
@@ -32,19 +32,19 @@ void ControlThread::loop() {
   while (!stop_.load(std::memory_order_acquire)) {
     auto updated = store_->update(waiting || agent_.busy() ? kBusy : kCalm);
     if (!updated) {
-      engine_.fail(failed("rank " + std::to_string(store_->rank()) +
+      driver_.fail(failed("rank " + std::to_string(store_->rank()) +
                           " lost the job's store: " + updated.error().message));
-    } else if (!engine_.failed()) {
+    } else if (!driver_.failed()) {
       // The job has started: what it meets from here on is a failure, not bad input.
       try {
         try {
-          if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(failed(ok.error().message));
+          if (auto ok = agent_.step(clock.now()); !ok) driver_.fail(failed(ok.error().message));
         } catch (const std::bad_alloc&) {
-          engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+          driver_.fail(unavailable("rank " + std::to_string(store_->rank()) +
                                    " has no memory left for the plan of a new view"));
         }
       } catch (const std::bad_alloc&) {
-        engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+        driver_.fail(unavailable("rank " + std::to_string(store_->rank()) +
                                  " has no memory left for the plan of a new view"));
       }
     }
@@ -61,8 +61,8 @@ void ControlThread::loop() {
 
 void ControlThread::run_task() {
   if (!task_ || outcome_) return;
-  if (engine_.failed()) {
-    outcome_ = Result<void>(engine_.error());
+  if (driver_.failed()) {
+    outcome_ = Result<void>(driver_.error());
   } else {
     outcome_ = task_(*store_, agent_);
   }
@@ -71,7 +71,7 @@ void ControlThread::run_task() {
 
 Result<void> ControlThread::run_until(Task task, Duration timeout, const std::string& what) {
   std::unique_lock lock(mutex_);
-  if (engine_.failed()) return engine_.error();
+  if (driver_.failed()) return driver_.error();
   task_ = std::move(task);
   outcome_.reset();
   const bool done = changed_.wait_for(lock, timeout, [this] { return outcome_.has_value(); });

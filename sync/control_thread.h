@@ -17,7 +17,7 @@ namespace selmcast {
 /// run_until(). A failure of the store or of the agreement fails the engine.
 class ControlThread {
  public:
-  ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, AgentConfig config);
+  ControlThread(std::unique_ptr<Rendezvous> store, Driver& engine, AgentConfig config);
   ~ControlThread();
 
   /// Runs `task` on the control thread again and again until it returns a value, and returns that.
@@ -39,7 +39,7 @@ class ControlThread {
   void run_task();
 
   std::unique_ptr<Rendezvous> store_;
-  Engine& engine_;
+  Driver& driver_;
   ViewAgent agent_;
   std::atomic<bool> stop_{false};  ///< Release in stop(), acquire in loop().
 

@@ -81,8 +81,6 @@ struct Policy {
         return 0;
     }
   }
-  /// Rounds in a row that make one exchange: with servers they gather, then hand out.
-  std::uint32_t rounds_per_exchange() const noexcept { return route == RouteKind::servers ? 2 : 1; }
 };
 
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/random.h"
-#include "sync/program.h"
+#include "sync/compile.h"
 #include "sync/select/explicit.h"
 #include "sync/select/ring_plan.h"
 

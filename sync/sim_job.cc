@@ -11,8 +11,9 @@ namespace {
 struct Node {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Rendezvous> store;
-  std::unique_ptr<Engine> engine;
-  std::unique_ptr<ViewAgent> agent;
+  std::unique_ptr<Driver> own_driver;  ///< Without an application; with one it is the rank's.
+  Driver* driver = nullptr;            ///< Null until the parameters are registered.
+  std::unique_ptr<ViewAgent> agent;  ///< As the driver.
   std::unique_ptr<SimRank> rank;  ///< With an application only.
   TimePoint ended{}, paused_until{};
   bool dead = false;
@@ -55,6 +56,8 @@ struct SimJob::State {
   void begin_step(Rank rank, TimePoint now);
   std::size_t push_due(TimePoint now);
   Result<void> set_up(const MakeApplication& make);
+  DriverConfig driver_config_of(Rank rank) const;
+  void start(Node& node, Driver& driver);
   void add_application(Node& node, Rank rank, SimJob::RankApplication application,
                        const std::vector<PeerAddress>& peers);
   Result<SimJobResult> run(SimJob& job, const MakeApplication& make);
@@ -104,36 +107,49 @@ Result<void> SimJob::State::set_up(const MakeApplication& make) {
   }
   for (Rank rank = 0; rank < world; ++rank) {
     Node& node = nodes[rank];
-    EngineConfig engine = engine_config(config.policy);
-    engine.job = 1;
-    engine.self = rank;
-    engine.world = world;
-    engine.layers = config.layers;
-    engine.deterministic = config.deterministic;
-    engine.element = config.element;
-    engine.timeout = config.timeout;
-    engine.loss = config.loss;
-    engine.seed = config.seed;
-    engine.frame_bytes = config.network.max_frame_bytes;
-    if (!config.observers.empty()) engine.observer = config.observers[rank];
-    node.engine = std::make_unique<Engine>(*node.transport, engine);
     if (make) {
       add_application(node, rank, make(rank), peers);
-    } else if (auto ok = node.engine->set_up(peers, (*parameters)[rank]); !ok) {
-      return ok;
+      continue;
     }
-    node.agent = std::make_unique<ViewAgent>(
-        *node.store, *node.engine,
-        AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps});
-    if (!make) begin_step(rank, network.clock().now());
+    auto driver =
+        Driver::make(*node.transport, driver_config_of(rank), peers, (*parameters)[rank]);
+    if (!driver) return std::move(driver).error();
+    node.own_driver = std::move(driver).value();
+    start(node, *node.own_driver);
+    begin_step(rank, network.clock().now());
   }
   return {};
 }
 
+DriverConfig SimJob::State::driver_config_of(Rank rank) const {
+  DriverConfig out = driver_config(config.policy);
+  out.job = 1;
+  out.self = rank;
+  out.world = static_cast<std::uint32_t>(config.network.links.size());
+  out.deterministic = config.deterministic;
+  out.element = config.element;
+  out.timeout = config.timeout;
+  out.loss = config.loss;
+  out.seed = config.seed;
+  out.frame_bytes = config.network.max_frame_bytes;
+  if (!config.observers.empty()) out.observer = config.observers[rank];
+  if (config.adapt) config.adapt(out);
+  return out;
+}
+
+void SimJob::State::start(Node& node, Driver& driver) {
+  node.driver = &driver;
+  node.agent = std::make_unique<ViewAgent>(
+      *node.store, driver,
+      AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps,
+                  config.compile});
+}
+
 void SimJob::State::add_application(Node& node, Rank rank, SimJob::RankApplication application,
                                     const std::vector<PeerAddress>& peers) {
-  node.rank = std::make_unique<SimRank>(rank, *node.engine,
-                                        SimRank::Setting{config.policy, config.seed, peers},
+  SimRank::Setting setting{node.transport.get(), {config.policy, driver_config_of(rank)}, peers,
+                           [this, &node](Driver& driver) { start(node, driver); }};
+  node.rank = std::make_unique<SimRank>(rank, std::move(setting),
                                         [this] { return network.clock().now(); });
   node.rank->start(std::move(application));
 }
@@ -145,7 +161,7 @@ void SimJob::State::begin_step(Rank rank, TimePoint now) {
     node.push_at = now + (config.compute.empty() ? Duration::zero() : config.compute[rank]);
   } else if (config.policy.free()) {
     node.finishing = true;
-    node.engine->push_last();
+    node.driver->push_last();
   } else {
     node.finished = true;
   }
@@ -158,7 +174,7 @@ std::size_t SimJob::State::push_due(TimePoint now) {
     if (!runs(node, now) || node.push_at > now) continue;
     node.push_at = kNever;
     if (config.work) config.work(rank, node.closed, (*parameters)[rank]);
-    node.engine->push();
+    node.driver->push();
     ++done;
   }
   return done;
@@ -175,16 +191,16 @@ void SimJob::State::collect(Node& node, TimePoint now) {
     }
     return;
   }
-  if (node.engine->failed()) {
-    node.error = node.engine->error().message;
+  if (node.driver->failed()) {
+    node.error = node.driver->error().message;
     return;
   }
-  if (node.finished || node.engine->exchanges_closed() == node.closed) return;
+  if (node.finished || node.driver->closed() == node.closed) return;
   if (config.policy.free()) {
-    const auto ended = node.engine->ended();
+    const auto ended = node.driver->ended();
     node.reports.insert(node.reports.end(), ended.begin(), ended.end());
   } else {
-    node.reports.push_back(node.engine->report());
+    node.reports.push_back(node.driver->report());
   }
   if (node.finishing) {
     node.finished = true;
@@ -198,7 +214,7 @@ std::size_t SimJob::State::drive(TimePoint now) {
   std::size_t done = push_due(now);
   for (Node& node : nodes) {
     if (!runs(node, now)) continue;
-    done += node.engine->progress(now);
+    if (node.driver != nullptr) done += node.driver->progress(now);
     collect(node, now);
   }
   return done;
@@ -206,9 +222,9 @@ std::size_t SimJob::State::drive(TimePoint now) {
 
 void SimJob::State::step_agents(TimePoint now) {
   for (Node& node : nodes) {
-    if (!runs(node, now)) continue;
+    if (!runs(node, now) || node.agent == nullptr) continue;
     static_cast<void>(node.store->update(Duration::zero()));
-    if (auto ok = node.agent->step(now); !ok) node.engine->fail(ok.error());
+    if (auto ok = node.agent->step(now); !ok) node.driver->fail(ok.error());
     collect(node, now);
   }
   next_agents = now + config.agent_period;
@@ -223,7 +239,8 @@ TimePoint SimJob::State::next_time() const {
       next = std::min(next, node.paused_until);
       continue;
     }
-    next = std::min({next, node.push_at, node.engine->next_timer()});
+    next = std::min(next, node.push_at);
+    if (node.driver != nullptr) next = std::min(next, node.driver->next_timer());
     if (node.rank) next = std::min(next, node.rank->wakes_at());
   }
   return next;
@@ -246,10 +263,11 @@ Result<SimJobResult> SimJob::run(const std::function<Application(Rank)>& make) {
 Result<SimJobResult> SimJob::run_workers(const WorkerBody& body) {
   return state_->run(*this, [this, &body](Rank) -> RankApplication {
     return [this, &body](SimRank& self) {
-      ViewAgent& agent = *state_->nodes[self.rank()].agent;
+      const Node& node = state_->nodes[self.rank()];
       SimWorker worker(
           self, {&state_->config.policy, static_cast<std::uint32_t>(state_->nodes.size()),
-                 [&agent] { return agent.failed_ranks(); }, [&agent] { return agent.plan(); },
+                 [&node] { return node.agent ? node.agent->failed_ranks() : std::vector<Rank>(); },
+                 [&node] { return node.agent ? node.agent->plan() : PlanReport(); },
                  &state_->published});
       return body(worker, self);
     };
@@ -284,7 +302,7 @@ Result<SimJobResult> SimJob::State::run(SimJob& job, const MakeApplication& make
     result.errors.push_back(node.error);
   }
   for (const Node& node : state.nodes) {
-    if (!state.active(node)) continue;
+    if (!state.active(node) || node.agent == nullptr) continue;
     result.failed_ranks = node.agent->failed_ranks();
     result.plan = node.agent->plan();
     break;

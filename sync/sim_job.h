@@ -18,7 +18,7 @@ struct SimJobConfig {
   SimConfig network;  ///< One link per rank.
   Policy policy;
   std::vector<Kbps> tx_kbps, rx_kbps;  ///< Wire rates that the plan is made from.
-  std::vector<std::size_t> layers;     ///< See EngineConfig; for jobs with applications.
+  std::vector<std::size_t> layers;     ///< See DriverConfig; for jobs with applications.
   std::uint32_t rounds = 1;            ///< Of every rank; under pace=ssp and async, steps.
   /// How long a rank computes before each of them, by rank; empty: not at all.
   std::vector<Duration> compute;
@@ -27,6 +27,8 @@ struct SimJobConfig {
   /// Called as it begins to compute that step, at `now`; also once after the last, with `rounds`.
   std::function<void(Rank rank, std::uint32_t step, TimePoint now)> on_step;
   std::vector<FreeObserver*> observers;  ///< By rank, or empty.
+  Compile compile;                       ///< See AgentConfig; empty: by the policy.
+  std::function<void(DriverConfig&)> adapt;  ///< Changes what drivers are made for; empty: nothing.
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;
   bool deterministic = false;

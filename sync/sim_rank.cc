@@ -2,14 +2,17 @@
 
 namespace selmcast {
 
-SimRank::SimRank(Rank rank, Engine& engine, Setting setting, Now now)
-    : rank_(rank), engine_(engine), setting_(std::move(setting)), now_(std::move(now)) {}
+SimRank::SimRank(Rank rank, Setting setting, Now now)
+    : rank_(rank), setting_(std::move(setting)), now_(std::move(now)) {}
 
 Result<void> SimRank::set_up(std::span<float> parameters, std::span<const std::size_t> layers) {
   layers_ = layers.size();
-  stepper_.emplace(setting_.policy, parameters, *this, setting_.seed);
-  engine_.set_layers(layers);
-  return engine_.set_up(setting_.peers, stepper_->stream());
+  auto runtime = RankRuntime::make(*setting_.transport, setting_.rank, setting_.peers, parameters,
+                                   layers, *this);
+  if (!runtime) return std::move(runtime).error();
+  runtime_ = std::move(runtime).value();
+  setting_.ready(runtime_->driver());
+  return {};
 }
 
 SimRank::~SimRank() {
@@ -34,7 +37,7 @@ void SimRank::block() {
 
 bool SimRank::resume() {
   if (returned_ || !thread_.joinable()) return false;
-  const bool ready = waits_for_layer_ ? engine_.failed() || engine_.layer_closed(*waits_for_layer_)
+  const bool ready = waits_for_layer_ ? runtime_->driver().failed() || runtime_->driver().layer_closed(*waits_for_layer_)
                      : waits_for_round_ ? settled()
                                         : wakes_at_ <= now();
   if (!ready && !ended_) return false;
@@ -57,54 +60,31 @@ void SimRank::compute(Duration time) {
   block();
 }
 
-void SimRank::push() {
-  engine_.push();
-  ++pushed_;
-}
-
-void SimRank::push_part(std::size_t first, std::size_t count) {
-  engine_.push({first, count});
-  ++pushed_;
-}
-
-bool SimRank::settled() const noexcept {
-  return engine_.exchanges_closed() == pushed_ || engine_.failed();
-}
-
 Result<RoundReport> SimRank::wait() {
   while (!settled() && !ended_) {
     waits_for_round_ = true;
     block();
   }
-  if (engine_.failed()) return engine_.error();
+  if (runtime_->driver().failed()) return runtime_->driver().error();
   if (ended_) return failed("rank " + std::to_string(rank_) + " was ended");
-  return engine_.report();
+  return runtime_->driver().report();
 }
 
 void SimRank::push_layer(std::size_t layer) {
-  engine_.push_layer(layer);
-  if (layers_pushed_++ == 0) ++pushed_;
+  runtime_->driver().push_layer(layer);
+  if (layers_pushed_++ == 0) count_pushed();
   layers_pushed_ %= layers_;
 }
 
 Result<void> SimRank::wait_layer(std::size_t layer) {
-  while (!engine_.layer_closed(layer) && !engine_.failed() && !ended_) {
+  while (!runtime_->driver().layer_closed(layer) && !runtime_->driver().failed() && !ended_) {
     waits_for_round_ = true;
     waits_for_layer_ = layer;
     block();
     waits_for_layer_.reset();
   }
-  if (engine_.failed()) return engine_.error();
+  if (runtime_->driver().failed()) return runtime_->driver().error();
   if (ended_) return failed("rank " + std::to_string(rank_) + " was ended");
-  return {};
-}
-
-Result<void> SimRank::pass(bool last, std::vector<RoundReport>& ended) {
-  last ? engine_.push_last() : engine_.push();
-  ++pushed_;
-  auto closed = wait();
-  if (!closed) return std::move(closed).error();
-  ended.insert(ended.end(), engine_.ended().begin(), engine_.ended().end());
   return {};
 }
 

@@ -6,8 +6,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "sync/engine.h"
-#include "sync/steps/stepper.h"
+#include "sync/rank_runtime.h"
 
 namespace selmcast {
 
@@ -15,26 +14,27 @@ namespace selmcast {
 /// at the same time as the simulation or another application: whoever waits passes a baton on, so
 /// that a job runs the same way every time. All calls but those marked [simulation] by the
 /// application.
-class SimRank final : public Rounds {
+class SimRank final : public DriverRounds {
  public:
   /// Runs until it returns; its error becomes the rank's.
   using Application = std::function<Result<void>(SimRank&)>;
   /// Tells the virtual time.
   using Now = std::function<TimePoint()>;
 
-  /// What set_up() needs to know.
+  /// What set_up() needs to know, and what is to be told when it has succeeded.
   struct Setting {
-    Policy policy;
-    std::uint64_t seed = 1;
+    Transport* transport = nullptr;
+    RankSettings rank;
     std::vector<PeerAddress> peers;
+    std::function<void(Driver&)> ready;
   };
 
-  SimRank(Rank rank, Engine& engine, Setting setting, Now now);
+  SimRank(Rank rank, Setting setting, Now now);
   ~SimRank() override;
 
   /// Once, before any round; see Worker::add_parameters() and add_layers().
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
-  Stepper& stepper() noexcept { return *stepper_; }
+  Stepper& stepper() noexcept { return runtime_->stepper(); }
 
   Rank rank() const noexcept { return rank_; }
   TimePoint now() const { return now_(); }
@@ -44,11 +44,7 @@ class SimRank final : public Rounds {
   /// return.
   bool ended() const noexcept { return ended_; }
 
-  void push() override;
-  void push_part(std::size_t first, std::size_t count) override;
-  bool settled() const noexcept override;
   Result<RoundReport> wait() override;
-  Result<void> pass(bool last, std::vector<RoundReport>& ended) override;
   // Where layers are handed over one by one; wait() then waits for all of them.
   void push_layer(std::size_t layer);
   Result<void> wait_layer(std::size_t layer);
@@ -68,12 +64,10 @@ class SimRank final : public Rounds {
   void block();
 
   Rank rank_;
-  Engine& engine_;
   Setting setting_;
   std::size_t layers_ = 0, layers_pushed_ = 0;
-  std::optional<Stepper> stepper_;
+  std::unique_ptr<RankRuntime> runtime_;
   Now now_;
-  std::uint32_t pushed_ = 0;
   TimePoint wakes_at_{};
   bool waits_for_round_ = false, ended_ = false, returned_ = false;
   std::optional<std::size_t> waits_for_layer_;

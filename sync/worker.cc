@@ -9,7 +9,7 @@
 #include "sync/links.h"
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
-#include "sync/steps/stepper.h"
+#include "sync/rank_runtime.h"
 #include "transport/open.h"
 
 namespace selmcast {
@@ -20,36 +20,6 @@ namespace {
 constexpr Duration kIdleSleep = std::chrono::milliseconds(20);
 /// Setting up takes memory and device time that rounds do not.
 constexpr int kStartTimeouts = 3;
-
-/// The engine's rounds as the stepper sees them.
-class EngineRounds final : public Rounds {
- public:
-  explicit EngineRounds(Engine& engine) : engine_(engine) {}
-  void push() override {
-    engine_.push();
-    ++pushed_;
-  }
-  void push_part(std::size_t first, std::size_t count) override {
-    engine_.push({first, count});
-    ++pushed_;
-  }
-  bool settled() const noexcept override {
-    return engine_.exchanges_closed() == pushed_ || engine_.failed();
-  }
-  Result<RoundReport> wait() override { return engine_.wait(); }
-  Result<void> pass(bool last, std::vector<RoundReport>& ended) override {
-    last ? engine_.push_last() : engine_.push();
-    ++pushed_;
-    auto closed = engine_.wait();
-    if (!closed) return std::move(closed).error();
-    ended.insert(ended.end(), engine_.ended().begin(), engine_.ended().end());
-    return {};
-  }
-
- private:
-  Engine& engine_;
-  std::uint32_t pushed_ = 0;
-};
 
 class JoinedWorker final : public Worker {
  public:
@@ -62,24 +32,24 @@ class JoinedWorker final : public Worker {
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
   void push_layer(std::size_t layer) override {
     SELMCAST_CHECK(control_ != nullptr && layers_ > 0, "push_layer() comes after add_layers()");
-    engine_->push_layer(layer);
+    runtime_->driver().push_layer(layer);
   }
   Result<void> wait_layer(std::size_t layer) override;
   void push() override {
     SELMCAST_CHECK(control_ != nullptr, "push() comes after add_parameters() has succeeded");
-    stepper_->push();
+    runtime_->stepper().push();
   }
   Result<RoundReport> wait() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->wait();
+    return runtime_->stepper().wait();
   }
   Result<std::vector<RoundReport>> step() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->step();
+    return runtime_->stepper().step();
   }
   Result<std::vector<RoundReport>> finish() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->finish();
+    return runtime_->stepper().finish();
   }
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
@@ -103,7 +73,7 @@ class JoinedWorker final : public Worker {
   /// Error: rounds and meetings come after add_parameters() or add_layers() has succeeded.
   Result<void> started() const;
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
-  EngineConfig engine_config(std::span<const std::size_t> layers) const;
+  DriverConfig driver_config() const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
   void shut_down(bool goodbye);
@@ -119,14 +89,14 @@ class JoinedWorker final : public Worker {
   std::vector<RosterEntry> roster_;
   LinkTable links_;
   std::unique_ptr<Transport> transport_;
-  std::unique_ptr<Engine> engine_;
-  std::optional<EngineRounds> rounds_;
-  std::optional<Stepper> stepper_;
+  DriverRounds rounds_;
+  std::unique_ptr<RankRuntime> runtime_;
   std::unique_ptr<ControlThread> control_;
+  bool added_ = false;
   std::size_t layers_ = 0;                      ///< 0: all are handed over together.
   std::map<std::string, std::uint32_t> means_;  ///< Calls of mean_of(), by tag.
   std::atomic<bool> stop_driver_{false};        ///< Release in shut_down(), acquire in drive().
-  std::thread driver_;
+  std::thread thread_;  ///< The driver's.
 };
 
 Result<void> JoinedWorker::open() {
@@ -164,12 +134,11 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
   return added;
 }
 
-EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) const {
-  EngineConfig config = selmcast::engine_config(policy_);
+DriverConfig JoinedWorker::driver_config() const {
+  DriverConfig config = selmcast::driver_config(policy_);
   config.job = static_cast<std::uint32_t>(job_);
   config.self = config_.rank;
   config.world = config_.world;
-  config.layers.assign(layers.begin(), layers.end());
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;
   config.loss = config_.loss;
@@ -183,23 +152,18 @@ EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) co
 
 Result<void> JoinedWorker::set_up(std::span<float> parameters,
                                   std::span<const std::size_t> layers) {
-  engine_ = std::make_unique<Engine>(*transport_, engine_config(layers));
-  rounds_.emplace(*engine_);
-  try {
-    stepper_.emplace(policy_, parameters, *rounds_, config_.seed);
-  } catch (const std::bad_alloc&) {
-    return unavailable(
-        "no memory for the policy's mix, which keeps " + std::to_string(policy_.model_copies()) +
-        " copies of " + std::to_string(parameters.size_bytes()) +
-        " bytes beside the parameters; use fewer ranks on this host or a smaller set");
-  }
+  added_ = true;
   std::vector<PeerAddress> peers;
   for (const auto& entry : roster_) peers.push_back(entry.address);
-  return engine_->set_up(peers, stepper_->stream());
+  auto runtime = RankRuntime::make(*transport_, {policy_, driver_config()}, peers, parameters,
+                                   layers, rounds_);
+  if (!runtime) return std::move(runtime).error();
+  runtime_ = std::move(runtime).value();
+  return {};
 }
 
 Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
-  if (engine_ != nullptr) {
+  if (added_) {
     return bad_input("rank " + std::to_string(config_.rank) +
                      ": parameters are added once to a Worker; join the job anew after a failure");
   }
@@ -208,9 +172,9 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   auto started =
       agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);
   if (!started) return started;
-  driver_ = std::thread([this] { drive(); });
+  thread_ = std::thread([this] { drive(); });
   control_ = std::make_unique<ControlThread>(
-      std::move(store_), *engine_,
+      std::move(store_), runtime_->driver(),
       AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
   auto ready = control_->run_until(
       [](Rendezvous&, const ViewAgent& agent) {
@@ -236,15 +200,15 @@ Result<void> JoinedWorker::wait_layer(std::size_t layer) {
     return bad_input("wait_layer(): layer " + std::to_string(layer) +
                      " does not exist; there are " + std::to_string(layers_));
   }
-  return engine_->wait_layer(layer);
+  return runtime_->driver().wait_layer(layer);
 }
 
 void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
-    if (engine_->progress(clock.now()) > 0) continue;
+    if (runtime_->driver().progress(clock.now()) > 0) continue;
     const Duration until =
-        engine_->next_timer() == kNever ? kIdleSleep : engine_->next_timer() - clock.now();
+        runtime_->driver().next_timer() == kNever ? kIdleSleep : runtime_->driver().next_timer() - clock.now();
     if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
   }
 }
@@ -341,10 +305,10 @@ Result<void> JoinedWorker::leave() {
 
 void JoinedWorker::shut_down(bool goodbye) {
   if (control_ != nullptr) control_->stop(goodbye);
-  if (driver_.joinable()) {
+  if (thread_.joinable()) {
     stop_driver_.store(true, std::memory_order_release);
     transport_->wake();
-    driver_.join();
+    thread_.join();
   }
 }
 

@@ -30,7 +30,7 @@ std::optional<std::size_t> member_of(const Program& program, Rank rank) noexcept
 }
 }  // namespace
 
-OnlineRounds::OnlineRounds(FramePort& port, const EngineConfig& config, const StreamShape& shape,
+OnlineRounds::OnlineRounds(FramePort& port, const DriverConfig& config, const StreamShape& shape,
                            const Clocks& clocks)
     : port_(port),
       self_(config.self),
@@ -163,7 +163,7 @@ void OnlineRounds::choose_alone() noexcept {
 }
 
 std::span<const LaneSpec> OnlineRounds::depart(TimePoint now) noexcept {
-  const auto& planned = epoch_->lanes[0];
+  const auto& planned = epoch_->ways_of(0, 0).lanes;
   if (!epoch_->program.online || planned.empty()) return planned;
   lane_[0].destination = planned[0].destination;
   stage_ = Stage::sending;

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sync/policy.h"
-#include "sync/program.h"
+#include "sync/compile.h"
 
 namespace selmcast {
 namespace {

@@ -1,4 +1,4 @@
-#include "sync/program.h"
+#include "sync/compile.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "tests/unit/sync/planned_rounds.h"
 
 namespace selmcast {
 namespace {
@@ -75,20 +76,13 @@ bool has(const std::vector<std::uint32_t>& sorted, std::uint32_t value) {
   return std::binary_search(sorted.begin(), sorted.end(), value);
 }
 
-std::vector<Rank> reached(const RoundPlan& round) {
-  auto out = round.receivers;
-  out.insert(out.end(), round.patches.begin(), round.patches.end());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 void check_round(const View& view, const Policy& policy, const Programs& programs, std::size_t t) {
   std::map<Rank, std::vector<Rank>> heard;
   std::set<std::uint32_t> groups;
   for (std::size_t m = 0; m < view.members.size(); ++m) {
     const auto rank = view.members[m];
     const auto& program = programs.at(rank);
-    const auto& round = program.cycle[t];
+    const auto round = planned_round(program, t);
     const auto all = reached(round);
     EXPECT_EQ(std::adjacent_find(all.begin(), all.end(), std::greater_equal<>()), all.end());
     EXPECT_FALSE(has(all, rank));
@@ -99,7 +93,7 @@ void check_round(const View& view, const Policy& policy, const Programs& program
     const auto copies = (unicast ? round.receivers.size() : 1) + round.patches.size();
     EXPECT_TRUE(all.empty() || within(view.tx_kbps[m], copies, round.rate));
     EXPECT_FALSE(round.rate < program.rate);
-    EXPECT_EQ(round.rate, programs.begin()->second.cycle[t].rate);
+    EXPECT_EQ(round.rate, programs.begin()->second.rounds[t].rate);
     if (!round.multicast) continue;
     EXPECT_TRUE(groups.insert(round.group).second) << "two senders on one group";
     EXPECT_TRUE(has(program.send_groups, round.group));
@@ -112,8 +106,8 @@ void check_round(const View& view, const Policy& policy, const Programs& program
   }
   for (std::size_t m = 0; m < view.members.size(); ++m) {
     const auto rank = view.members[m];
-    EXPECT_EQ(programs.at(rank).cycle[t].senders, heard[rank]) << "rank " << rank;
-    EXPECT_TRUE(within(view.rx_kbps[m], heard[rank].size(), programs.at(rank).cycle[t].rate));
+    EXPECT_EQ(senders_of(programs.at(rank), t), heard[rank]) << "rank " << rank;
+    EXPECT_TRUE(within(view.rx_kbps[m], heard[rank].size(), programs.at(rank).rounds[t].rate));
   }
 }
 
@@ -123,7 +117,7 @@ void check_programs(const View& view, const Policy& policy, const Programs& prog
   std::uint32_t below = 0, entries = 0;
   std::set<std::pair<Rank, Rank>> met;
   for (const auto& [rank, program] : programs) {
-    ASSERT_EQ(program.cycle.size(), first.cycle.size());
+    ASSERT_EQ(program.rounds.size(), first.rounds.size());
     EXPECT_EQ(program.epoch, view.epoch);
     EXPECT_EQ(program.members, view.members);
     EXPECT_EQ(program.rate, first.rate);
@@ -132,7 +126,7 @@ void check_programs(const View& view, const Policy& policy, const Programs& prog
     EXPECT_TRUE(std::is_sorted(program.send_groups.begin(), program.send_groups.end()));
     EXPECT_TRUE(std::is_sorted(program.receive_groups.begin(), program.receive_groups.end()));
     entries = std::max(entries, static_cast<std::uint32_t>(program.receive_groups.size()));
-    for (const auto& round : program.cycle) {
+    for (const auto& round : planned_rounds(program)) {
       below += round.below_p ? 1 : 0;
       EXPECT_EQ(round.below_p,
                 policy.p > 0 && reached(round).size() <
@@ -143,9 +137,9 @@ void check_programs(const View& view, const Policy& policy, const Programs& prog
   const auto facts = *schedule_facts(view, policy, history);
   EXPECT_EQ(facts.senders_below_p, below);
   EXPECT_EQ(first.group_entries_max, entries);
-  for (std::size_t t = 0; t < first.cycle.size(); ++t) check_round(view, policy, programs, t);
+  for (std::size_t t = 0; t < first.rounds.size(); ++t) check_round(view, policy, programs, t);
   if (first.period_k == 0) return;
-  EXPECT_EQ(first.cycle.size(), first.period_k);
+  EXPECT_EQ(first.rounds.size(), first.period_k);
   EXPECT_LE(facts.pair_age_worst, first.period_k);
   for (std::size_t m = 0; m < view.members.size(); ++m) {
     for (const auto sender : view.members) {
@@ -190,10 +184,8 @@ TEST(Compile, OneMemberHasNobodyToTalkTo) {
   for (const auto* text : {"", "select=selmcast:2", "select=random:2"}) {
     const auto program = compile(view_of({0}, {0}), policy_of(text), 0);
     ASSERT_TRUE(program.has_value());
-    ASSERT_EQ(program->cycle.size(), 1U);
-    EXPECT_TRUE(program->cycle[0].receivers.empty());
-    EXPECT_TRUE(program->cycle[0].senders.empty());
-    EXPECT_FALSE(program->cycle[0].multicast);
+    ASSERT_EQ(program->rounds.size(), 1U);
+    EXPECT_TRUE(program->legs_of(0).empty());
     EXPECT_TRUE(program->receive_groups.empty());
   }
 }
@@ -205,7 +197,7 @@ TEST(Compile, TwoMembersExchange) {
     ASSERT_EQ(programs.size(), 2U);
     for (const auto& [rank, program] : programs) {
       EXPECT_EQ(program.rate, (RateFraction{500, 1}));
-      for (const auto& round : program.cycle) {
+      for (const auto& round : planned_rounds(program)) {
         EXPECT_EQ(round.receivers, (std::vector<Rank>{rank == 0 ? 4U : 0U}));
         EXPECT_EQ(round.senders, round.receivers);
       }
@@ -319,8 +311,8 @@ TEST(Compile, RandomCyclesDependOnSeedAndEpoch) {
   const auto receivers = [&view] {
     std::vector<std::vector<Rank>> out;
     const auto program = compile(view, policy_of("select=random:3"), 0);
-    EXPECT_EQ(program->cycle.size(), kRandomCycle);
-    for (const auto& round : program->cycle) {
+    EXPECT_EQ(program->rounds.size(), kRandomCycle);
+    for (const auto& round : planned_rounds(*program)) {
       EXPECT_EQ(round.receivers.size(), 3U);
       out.push_back(round.receivers);
     }
@@ -341,7 +333,7 @@ TEST(Compile, LostMembersLowerP) {
   for (const auto* text : {"select=selmcast:5", "select=random:5"}) {
     const auto program = compile(view, policy_of(text), 4);
     ASSERT_TRUE(program.has_value());
-    EXPECT_EQ(program->cycle[0].receivers, (std::vector<Rank>{0, 6}));
+    EXPECT_EQ(receivers_of(*program, 0), (std::vector<Rank>{0, 6}));
     EXPECT_EQ(facts_of(view, policy_of(text)).senders_below_p, 0U);
   }
 }

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
+#include "sync/compile.h"
+
 namespace selmcast {
 namespace {
 
@@ -19,23 +24,21 @@ Policy servers(std::uint32_t count) {
 }
 
 TEST(ServerPlan, OneServerSharesItsLinkAmongAll) {
-  // The second has the best slower direction. It hears four others, and the worst of the rest
-  // hears it at 300.
+  // The second has the best slower direction. It hears four others: 880 / 4; the worst of the rest
+  // could hear it at 300.
   const auto plan = plan_servers(view_of({900, 800, 700, 600, 500}, {300, 880, 700, 600, 500}), 1);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->servers, (std::vector<std::uint32_t>{1}));
-  EXPECT_EQ(plan->gather, (RateFraction{220, 1}));
-  EXPECT_EQ(plan->hand_out, (RateFraction{300, 1}));
+  EXPECT_EQ(plan->rate, (RateFraction{220, 1}));
 }
 
 TEST(ServerPlan, SeveralServersSplitTheSendersLink) {
-  // Servers are members 0 and 3. Member 1 sends to both: 150 each. Server 3 hears three: 200 each.
+  // Servers are members 0 and 3. Member 1 sends to both: 300 / 2. Server 3 hears three shares of its
+  // own and one of the other's mean: 600 / 4.
   const auto plan = plan_servers(view_of({700, 300, 550, 650}, {700, 600, 600, 600}), 2);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->servers, (std::vector<std::uint32_t>{0, 3}));
-  EXPECT_EQ(plan->gather, (RateFraction{150, 1}));
-  // Members 1 and 2 hear both servers with 600.
-  EXPECT_EQ(plan->hand_out, (RateFraction{300, 1}));
+  EXPECT_EQ(plan->rate, (RateFraction{150, 1}));
 }
 
 TEST(ServerPlan, TiesGoToTheLowerAndThereAreNoMoreThanMembers) {
@@ -49,36 +52,37 @@ TEST(ServerPlan, TiesGoToTheLowerAndThereAreNoMoreThanMembers) {
 TEST(ServerProgram, EverySideNamesTheSameTransfers) {
   const auto view = view_of({9, 5, 8, 7, 6, 9}, {9, 6, 8, 7, 6, 3});
   for (const std::uint32_t count : {1U, 2U, 3U, 6U}) {
-    // By (sender, receiver): the shard as the sender and as the receiver has it.
-    std::vector<std::vector<std::vector<Shard>>> sent(13), heard(13);
-    for (auto& row : sent) row.resize(13);
-    for (auto& row : heard) row.resize(13);
+    // By (phase, sender, receiver): the part as the sender and as the receiver has it.
+    std::map<std::tuple<std::uint16_t, Rank, Rank>, Shard> sent, heard;
     for (std::uint32_t self = 0; self < view.members.size(); ++self) {
       const auto program = compile(view, servers(count), view.members[self]);
       ASSERT_TRUE(program);
-      ASSERT_EQ(program->cycle.size(), kServerRounds);
-      EXPECT_FALSE(program->cycle[0].replaces);
-      EXPECT_TRUE(program->cycle[1].replaces);
+      ASSERT_EQ(program->rounds.size(), 1U);
       const Rank me = view.members[self];
-      for (const auto& round : program->cycle) {
-        ASSERT_EQ(round.senders.size(), round.sender_shards.size());
-        for (std::size_t s = 0; s < round.senders.size(); ++s) {
-          heard[round.senders[s]][me].push_back(round.sender_shards[s]);
+      for (const Leg& leg : program->legs_of(0)) {
+        for (const Rank peer : program->peers_of(leg)) {
+          const bool sends = leg.kind == Leg::Kind::send;
+          auto& side = sends ? sent : heard;
+          const auto key = std::tuple(leg.phase, sends ? me : peer, sends ? peer : me);
+          EXPECT_TRUE(side.emplace(key, leg.part).second) << "twice";
         }
-        for (std::size_t s = 0; s < round.receivers.size(); ++s) {
-          sent[me][round.receivers[s]].push_back(round.shards[round.multicast ? 0 : s]);
-        }
-        if (!round.multicast) continue;
-        EXPECT_EQ(program->send_groups, std::vector<std::uint32_t>{round.group});
-        for (std::uint32_t other = 0; other < view.members.size(); ++other) {
-          const auto theirs = compile(view, servers(count), view.members[other]);
-          const auto& groups = theirs->receive_groups;
-          const bool in = std::find(groups.begin(), groups.end(), round.group) != groups.end();
-          EXPECT_EQ(in, other != self);
+        if (leg.kind == Leg::Kind::receive) {
+          EXPECT_EQ(leg.combine, leg.phase == 0 ? Leg::Combine::add : Leg::Combine::replace);
+        } else if (leg.phase == 1) {
+          EXPECT_EQ(leg.source, Leg::Source::mean);
+          EXPECT_EQ(leg.expects, view.members.size() - 1);
+          EXPECT_EQ(program->send_groups, std::vector<std::uint32_t>{leg.group});
+          for (std::uint32_t other = 0; other < view.members.size(); ++other) {
+            const auto theirs = compile(view, servers(count), view.members[other]);
+            const auto& groups = theirs->receive_groups;
+            const bool in = std::find(groups.begin(), groups.end(), leg.group) != groups.end();
+            EXPECT_EQ(in, other != self);
+          }
         }
       }
     }
     EXPECT_EQ(sent, heard);
+    EXPECT_EQ(sent.size(), 2 * count * (view.members.size() - 1));
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "sync/program.h"
+#include "tests/unit/sync/planned_rounds.h"
 
 namespace selmcast {
 namespace {
@@ -83,17 +83,10 @@ void for_each_job(std::uint64_t seed, const Law& law) {
   }
 }
 
-std::vector<Rank> reached(const RoundPlan& plan) {
-  auto out = plan.receivers;
-  out.insert(out.end(), plan.patches.begin(), plan.patches.end());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 TEST(SelectLaws, EverySenderReachesPOrIsCounted) {
   for_each_job(1, [](const SelectRow& row, const View&, std::uint32_t p, const auto& programs) {
     for (const Program& program : programs) {
-      for (const RoundPlan& plan : program.cycle) {
+      for (const PlannedRound& plan : planned_rounds(program)) {
         const auto to = reached(plan);
         ASSERT_TRUE(std::adjacent_find(to.begin(), to.end()) == to.end()) << "twice to one rank";
         ASSERT_GE(to.size() + (plan.below_p && !row.always_p ? 1 : 0), p);
@@ -105,12 +98,12 @@ TEST(SelectLaws, EverySenderReachesPOrIsCounted) {
 
 TEST(SelectLaws, SendersAndReceiversAgree) {
   for_each_job(2, [](const SelectRow&, const View&, std::uint32_t, const auto& programs) {
-    for (std::size_t t = 0; t < programs[0].cycle.size(); ++t) {
+    for (std::size_t t = 0; t < programs[0].rounds.size(); ++t) {
       for (Rank i = 0; i < programs.size(); ++i) {
-        const auto to = reached(programs[i].cycle[t]);
+        const auto to = reached(planned_round(programs[i], t));
         ASSERT_FALSE(std::binary_search(to.begin(), to.end(), i)) << "to itself";
         for (Rank j = 0; j < programs.size(); ++j) {
-          const auto& from = programs[j].cycle[t].senders;
+          const auto from = senders_of(programs[j], t);
           ASSERT_EQ(std::binary_search(to.begin(), to.end(), j),
                     std::binary_search(from.begin(), from.end(), i));
         }
@@ -121,14 +114,14 @@ TEST(SelectLaws, SendersAndReceiversAgree) {
 
 TEST(SelectLaws, NobodyStarves) {
   for_each_job(3, [](const SelectRow& row, const View&, std::uint32_t, const auto& programs) {
-    const auto cycle = programs[0].cycle.size();
+    const auto cycle = programs[0].rounds.size();
     const auto within = row.within > 0             ? row.within
                         : programs[0].period_k > 0 ? programs[0].period_k
                                                    : static_cast<std::uint32_t>(cycle);
     for (Rank r = 0; r < programs.size(); ++r) {
       std::size_t silent = 0, deaf = 0;
       for (std::size_t t = 0; t < 2 * cycle; ++t) {
-        const auto& plan = programs[r].cycle[t % cycle];
+        const auto plan = planned_round(programs[r], t % cycle);
         silent = reached(plan).empty() ? silent + 1 : 0;
         deaf = plan.senders.empty() ? deaf + 1 : 0;
         ASSERT_LT(silent, within) << "rank " << r << " is not received";
@@ -149,7 +142,7 @@ TEST(SelectLaws, TheBestCommonRateIsNoLessThanThatOfARandomSelection) {
     if (!row.best_rate) return;
     const auto random = programs_of(view, policy_of("select=random:P", p));
     ASSERT_EQ(random.size(), own.size());
-    for (const RoundPlan& plan : random[0].cycle) {
+    for (const PlannedRound& plan : planned_rounds(random[0])) {
       ASSERT_FALSE(slower(own[0].rate, plan.rate)) << own[0].rate.num << "/" << own[0].rate.den;
       faster += slower(plan.rate, own[0].rate) ? 1 : 0;
     }

@@ -31,15 +31,14 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "sync/engine.h"
-#include "sync/free/clocks.h"
+#include "sync/free/clock_board.h"
+#include "sync/free/invitations.h"
 #include "sync/free/online_rounds.h"
+#include "sync/windows.h"
 
 namespace selmcast {
 
@@ -58,50 +57,27 @@ class FreeObserver {
   virtual void merged() noexcept = 0;
 };
 
-/// What the rounds work on; all of it outlives them.
-struct FreeMemory {
-  std::span<float> parameters;    ///< The application's, between push() and close only.
-  std::span<std::byte> snapshot;  ///< What is sent; all zero before the first departure.
-  RegionId region = 0;            ///< The snapshot's.
-  Accumulator* accumulator = nullptr;
-};
-
-/// The driver's thread only. Allocates in the constructor, and while epochs change.
-class FreeRounds {
+/// Allocates in the constructor, while epochs change, and where groups are joined for rounds.
+class FreeWindows final : public Windows {
  public:
-  FreeRounds(FramePort& port, const EngineConfig& config, const StreamShape& shape,
-             const FreeMemory& memory);
+  explicit FreeWindows(const RoundContext& context);
+  ~FreeWindows() override;
 
-  // Epochs.
-  /// Takes the next epoch, prepared. Not before the one before it has retired().
-  void offer(std::unique_ptr<EpochState> epoch) noexcept;
-  /// The epoch offered last is committed.
-  void activate() noexcept { switch_due_ = newer_ != nullptr && own_ != newer_.get(); }
-  /// True once after every switch, when nobody uses the epoch before any more; gives that back
-  /// (null for the first).
-  bool retired(std::unique_ptr<EpochState>& out) noexcept;
-  void lose(Rank rank) noexcept;
-
-  // Frames.
-  void on_frame(const ParsedFrame& frame, TimePoint now) noexcept;
-
-  // Steps.
-  /// The application came to a step boundary, or (`last`) to the end. Not before the last passed().
-  void arrive(bool last) noexcept;
-  /// True once per arrive(): the parameters are mixed and the application's again.
-  bool passed() noexcept { return std::exchange(passed_, false); }
-  /// Rounds of this rank that ended and were not reported yet, oldest first.
-  std::span<RoundReport> reports() noexcept { return {ended_.data(), ended_count_}; }
-  void clear_reports() noexcept { ended_count_ = 0; }
-
-  std::size_t progress(TimePoint now) noexcept;
-  TimePoint next_timer() const noexcept;
-  /// A rank that keeps others waiting too long; each a few times at most.
-  std::optional<Rank> next_suspect() noexcept;
-  /// A sender whose data did not match its digest.
-  std::optional<Rank> mismatch() const noexcept { return mismatch_; }
-  /// Why a group could not be joined; the job cannot go on.
-  const std::optional<Error>& join_error() const noexcept { return join_error_; }
+  std::uint32_t offer(std::unique_ptr<EpochState> epoch) noexcept override;
+  bool offered() const noexcept override { return older_ != nullptr; }
+  std::size_t read_mail() noexcept override;
+  void lose(Rank rank) noexcept override;
+  EpochState* find(std::uint32_t epoch) noexcept override;
+  EpochState* fallback() noexcept override { return nullptr; }
+  void note_alive(const FrameHeader& header, TimePoint now) noexcept override;
+  void learn(const EpochState& epoch, const FrameHeader& header, TimePoint now) noexcept override;
+  bool merges(EpochState& epoch, std::size_t layer, const FrameHeader& header) noexcept override;
+  void merged(const FrameHeader& header, std::uint32_t frame) noexcept override;
+  Stray stray(const EpochState& epoch, const FrameHeader& header,
+              Verdict verdict) const noexcept override;
+  void on_news(const ParsedFrame& frame, TimePoint now) noexcept override;
+  std::size_t progress(TimePoint now) noexcept override;
+  TimePoint next_timer() const noexcept override;
 
  private:
   enum class Stage : std::uint8_t {
@@ -110,70 +86,41 @@ class FreeRounds {
     held,       ///< Until the others are near enough; at the end, until they have stopped.
     last_round
   };
-  struct Totals {
-    PortCounters port;
-    std::uint64_t rx_payload_bytes = 0;
-  };
 
-  EpochState* find(std::uint32_t epoch) noexcept;
-  void learn(const FrameHeader& header, TimePoint now) noexcept;
-  void on_clock(const FrameHeader& header, TimePoint now) noexcept;
-  void on_data(EpochState& epoch, const ParsedFrame& frame, TimePoint now) noexcept;
+  void note(const FrameHeader& header, TimePoint now) noexcept;
   // Own rounds.
   void depart(TimePoint now) noexcept;
   void end_multicast(TimePoint now) noexcept;
-  void report_round(TimePoint now) noexcept;
   void switch_epoch() noexcept;
-  Totals totals() const noexcept;
+  bool retire() noexcept;
   // Boundaries.
+  bool arrive() noexcept;
   bool cross_boundary(TimePoint now) noexcept;
   bool cross_the_end(TimePoint now) noexcept;
   void leave_boundary() noexcept;
   void merge() noexcept;
   std::uint32_t rounds_needed() const noexcept;
   // Others' rounds.
-  void open_round(EpochState& epoch, Rank sender, TimePoint now) noexcept;
-  std::optional<std::uint32_t> next_of(const EpochState& epoch, Rank sender,
-                                       std::uint32_t from) const noexcept;
-  // Rounds whose receivers are selected online (free_online.cc).
-  void on_evict(const FrameHeader& header) noexcept;
-  void on_invitation(const EpochState& epoch, const FrameHeader& header) noexcept;
-  bool join_group_of(EpochState& epoch, Rank sender) noexcept;
-  void leave_group_of(EpochState& epoch, Rank sender) noexcept;
   bool receive(TimePoint now) noexcept;
-  // Clocks.
-  void tell_all() noexcept;
-  void tell_pending() noexcept;
-  bool tell(Rank to, std::uint16_t flags) noexcept;
+  void open_round(EpochState& epoch, Rank sender, TimePoint now) noexcept;
   void watch(TimePoint now) noexcept;
+  void suspect(Rank rank) noexcept;
+  SendSession* sending() const noexcept { return sending_ ? own_->streams[0].sender.get() : nullptr; }
+  RoundMemory::Layer& memory() noexcept { return context_.memory.layers()[0]; }
 
-  FramePort& port_;
-  EngineConfig config_;
+  RoundContext context_;
   FreePace pace_;
-  StreamShape shape_;
-  FreeMemory memory_;
-  Clocks clocks_;
+  ClockBoard clock_;
+  Invitations invitations_;
   std::unique_ptr<OnlineRounds> online_;  ///< Null where programs say who receives.
-  struct Invitation {
-    std::uint32_t epoch = 0, round = 0;
-    std::uint32_t not_below = 0;  ///< This rank was cut out of the rounds below.
-  };
-  std::vector<Invitation> invitations_;  ///< By sender, the last one.
-  std::optional<Error> join_error_;
 
   std::unique_ptr<EpochState> older_, newer_;
   EpochState* own_ = nullptr;  ///< The epoch of this rank's rounds: one of the two.
   bool switch_due_ = false, retire_due_ = false;
 
-  // This rank's rounds.
-  std::uint32_t round_ = 0;  ///< Under way, or the next to begin; as many have ended.
   bool sending_ = false;
-  Kbps rate_ = 0;            ///< Planned for it, on the wire.
-  std::uint64_t steps_ = 0;  ///< Of the application.
-  bool stopped_ = false, finished_ = false;
+  Kbps rate_ = 0;  ///< Planned for the round under way, on the wire.
   TimePoint departed_at_{};
-  Totals at_report_;
-
   Stage stage_ = Stage::away;
   bool last_ = false, passed_ = false;
   bool snapshot_is_current_ = false;  ///< It equals the parameters.
@@ -182,16 +129,7 @@ class FreeRounds {
   bool look_ = true;   ///< Something changed that may let a round be opened or end a wait.
   bool watch_ = true;  ///< The waits may have changed.
   std::array<std::uint32_t, 2> unsettled_{};  ///< Senders heard in older_ and newer_, last seen.
-  std::uint64_t older_payload_bytes_ = 0;     ///< Received in epochs that are gone.
-  std::uint64_t transition_frames_ = 0, foreign_frames_ = 0;
-  std::uint32_t membership_changes_ = 0;
-  std::vector<std::uint8_t> to_tell_;  ///< By rank: owes it this rank's clock.
-  std::uint32_t to_tell_count_ = 0;
-  TimePoint tell_at_ = kNever;          ///< When to try the rest again.
-  std::vector<std::uint8_t> suspects_;  ///< By rank; 1: to be told.
-  std::optional<Rank> mismatch_;
-  std::array<RoundReport, 4> ended_;
-  std::uint32_t ended_count_ = 0;
+  std::vector<std::uint8_t> suspected_;       ///< By rank.
 };
 
 }  // namespace selmcast

@@ -1,4 +1,4 @@
-// A whole job in one process: an engine and a driver thread per rank, over any transport, with a
+// A whole job in one process: a driver and its thread per rank, over any transport, with a
 // view put in force by hand instead of through a store.
 #pragma once
 
@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sync/engine.h"
+#include "sync/driver.h"
 #include "tests/unit/sync/progress_path/intercept.h"
 
 namespace selmcast {
 
-class EngineJob {
+class DriverJob {
  public:
   using Open = std::function<Result<std::unique_ptr<Transport>>(Rank)>;
 
-  EngineJob(std::uint32_t ranks, std::size_t elements) : parameters_(ranks) {
+  DriverJob(std::uint32_t ranks, std::size_t elements) : parameters_(ranks) {
     for (Rank r = 0; r < ranks; ++r) {
       parameters_[r].resize(elements);
       for (std::size_t i = 0; i < elements; ++i) {
@@ -28,9 +28,9 @@ class EngineJob {
       }
     }
   }
-  ~EngineJob() { stop(); }
+  ~DriverJob() { stop(); }
 
-  /// Why it cannot be; empty: ready, all engines in the policy's first view, drivers running.
+  /// Why it cannot be; empty: ready, all drivers in the policy's first view, drivers running.
   std::string start(const Policy& policy, const Open& open) {
     const auto ranks = static_cast<std::uint32_t>(parameters_.size());
     std::uint32_t frame = ~0U;
@@ -43,16 +43,17 @@ class EngineJob {
       peers.push_back(transports_.back()->address());
     }
     for (Rank r = 0; r < ranks; ++r) {
-      EngineConfig config = engine_config(policy);
+      DriverConfig config = driver_config(policy);
       config.job = 7;
       config.self = r;
       config.world = ranks;
       config.frame_bytes = frame;
-      engines_.push_back(std::make_unique<Engine>(*transports_[r], config));
-      if (auto ok = engines_[r]->set_up(peers, parameters_[r]); !ok) return ok.error().message;
+      auto driver = Driver::make(*transports_[r], config, peers, parameters_[r]);
+      if (!driver) return driver.error().message;
+      drivers_.push_back(std::move(driver).value());
     }
     for (Rank r = 0; r < ranks; ++r) {
-      drivers_.emplace_back([this, r] { drive(r); });
+      threads_.emplace_back([this, r] { drive(r); });
     }
     return enter_view(policy);
   }
@@ -61,9 +62,9 @@ class EngineJob {
   void watch(intercept::Watch what) noexcept { watch_.store(what, std::memory_order_release); }
 
   std::string round() {
-    for (auto& engine : engines_) engine->push();
-    for (auto& engine : engines_) {
-      const auto report = engine->wait();
+    for (auto& driver : drivers_) driver->push();
+    for (auto& driver : drivers_) {
+      const auto report = driver->wait();
       if (!report) return report.error().message;
       if (!report->verified) return "a round was not verified";
     }
@@ -72,19 +73,19 @@ class EngineJob {
 
   void stop() {
     stop_.store(true, std::memory_order_release);
-    for (auto& driver : drivers_) driver.join();
-    drivers_.clear();
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
   }
 
  private:
   void drive(Rank rank) {
     const SteadyClock clock;
-    Engine& engine = *engines_[rank];
+    Driver& driver = *drivers_[rank];
     while (!stop_.load(std::memory_order_acquire)) {
       std::size_t done = 0;
       {
         const intercept::Armed armed(watch_.load(std::memory_order_acquire));
-        done = engine.progress(clock.now());
+        done = driver.progress(clock.now());
       }
       // Sleeping when there is nothing to do is the driver loop's own call, not progress().
       if (done == 0) transports_[rank]->wait(std::chrono::milliseconds(1));
@@ -95,38 +96,38 @@ class EngineJob {
     View view;
     view.epoch = 1;
     view.seed = 5;
-    for (Rank r = 0; r < engines_.size(); ++r) {
+    for (Rank r = 0; r < drivers_.size(); ++r) {
       view.members.push_back(r);
       view.tx_kbps.push_back(4'000'000);
       view.rx_kbps.push_back(4'000'000);
     }
-    for (Rank r = 0; r < engines_.size(); ++r) {
+    for (Rank r = 0; r < drivers_.size(); ++r) {
       auto program = compile(view, policy, r);
       if (!program) return program.error().message;
       auto epoch = std::make_unique<EpochState>();
       epoch->program = std::move(program).value();
-      engines_[r]->offer(std::move(epoch));
+      drivers_[r]->offer(std::move(epoch));
     }
     const auto all = [&](auto&& condition) {
-      for (auto& engine : engines_) {
-        while (!condition(*engine) && !engine->failed()) std::this_thread::yield();
+      for (auto& driver : drivers_) {
+        while (!condition(*driver) && !driver->failed()) std::this_thread::yield();
       }
     };
-    all([](Engine& engine) { return engine.accepted().has_value(); });
-    for (auto& engine : engines_) engine->activate(0);
-    all([](Engine& engine) { return engine.switched(); });
-    for (auto& engine : engines_) {
-      if (engine->failed()) return engine->error().message;
+    all([](Driver& driver) { return driver.accepted().has_value(); });
+    for (auto& driver : drivers_) driver->activate(0);
+    all([](Driver& driver) { return driver.switched(); });
+    for (auto& driver : drivers_) {
+      if (driver->failed()) return driver->error().message;
     }
     return {};
   }
 
   std::vector<std::vector<float>> parameters_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<Driver>> drivers_;
   std::atomic<intercept::Watch> watch_{intercept::Watch::nothing};
   std::atomic<bool> stop_{false};
-  std::vector<std::thread> drivers_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace selmcast

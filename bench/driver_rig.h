@@ -1,4 +1,4 @@
-// Engines with a view put in force by hand, for benchmarks that need no store.
+// Drivers with a view put in force by hand, for benchmarks that need no store.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sync/engine.h"
+#include "sync/driver.h"
 
 namespace selmcast {
 
@@ -41,9 +41,9 @@ inline View view_of(std::uint32_t ranks, Kbps rate) {
   return view;
 }
 
-inline EngineConfig config_of(const Policy& policy, Rank self, std::uint32_t ranks,
+inline DriverConfig config_of(const Policy& policy, Rank self, std::uint32_t ranks,
                               std::uint32_t frame_bytes) {
-  EngineConfig config = engine_config(policy);
+  DriverConfig config = driver_config(policy);
   config.job = 7;
   config.self = self;
   config.world = ranks;
@@ -53,10 +53,10 @@ inline EngineConfig config_of(const Policy& policy, Rank self, std::uint32_t ran
 
 /// Offers the first view's program. Some thread must call progress() meanwhile; then
 /// activate_first().
-inline void offer_first(Engine& engine, const View& view, const Policy& policy, Rank self) {
+inline void offer_first(Driver& driver, const View& view, const Policy& policy, Rank self) {
   auto epoch = std::make_unique<EpochState>();
   epoch->program = need(compile(view, policy, self));
-  engine.offer(std::move(epoch));
+  driver.offer(std::move(epoch));
 }
 
 }  // namespace selmcast
