@@ -3,7 +3,6 @@
 #include <optional>
 #include <span>
 
-#include "base/random.h"
 #include "sync/program.h"
 #include "sync/schedule.h"
 #include "sync/select/pair_age.h"
