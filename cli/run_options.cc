@@ -203,7 +203,7 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 
 /// A set beyond all memory would end in the kernel killing whatever it likes. What is free at this
 /// moment says little and is not asked.
-Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
+Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
@@ -269,7 +269,7 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
         "pace=bsp, or leave it out");
   }
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
-  if (auto size = check_size(o, world, local); !size) return size;
+  if (auto size = check_size(o, local); !size) return size;
   if (auto plan = check_plan(o, world); !plan) return plan;
   if (o.dump_folder.empty()) return {};
   std::error_code error;

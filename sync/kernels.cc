@@ -235,30 +235,6 @@ void FixedFinishMean(WireElement element, float* own, const std::byte* sent,
   });
 }
 
-// --- int32 ---------------------------------------------------------------------------------------
-
-void Int32Add(std::int64_t* sum, const std::byte* update, std::size_t count) {
-  each<std::int64_t>(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const hn::Rebind<std::int32_t, decltype(d)> half;
-    const auto value = hn::PromoteTo(d, load(half, update + i * sizeof(std::int32_t)));
-    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), value), d, sum + i);
-  });
-}
-
-void Int32FinishMean(std::int32_t* own, const std::int64_t* sum, std::uint32_t contributions,
-                     std::size_t count) {
-  each<double>(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const hn::RebindToSigned<decltype(d)> s;
-    const hn::Rebind<std::int32_t, decltype(d)> half;
-    const auto total = hn::Add(hn::LoadU(s, sum + i), hn::PromoteTo(s, hn::LoadU(half, own + i)));
-    // At most 2^47, exact. A quotient that is no tie is at least 2^-17 from one and wrong by less
-    // than 2^-21, so rounding it again is safe.
-    const auto mean =
-        hn::Div(hn::ConvertTo(d, total), hn::Set(d, static_cast<double>(contributions)));
-    hn::StoreU(hn::DemoteTo(half, hn::Round(mean)), half, own + i);
-  });
-}
-
 }  // namespace selmcast::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -280,8 +256,6 @@ HWY_EXPORT(FixedAddScaledDifference);
 HWY_EXPORT(FixedAdd);
 HWY_EXPORT(FixedFinishDifference);
 HWY_EXPORT(FixedFinishMean);
-HWY_EXPORT(Int32Add);
-HWY_EXPORT(Int32FinishMean);
 
 void encode(WireElement element, std::byte* to, const float* from, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(Encode)(element, to, from, count);
@@ -338,13 +312,6 @@ void fixed_finish_difference(float* own, const std::int64_t* sum, double scale,
 void fixed_finish_mean(WireElement element, float* own, const std::byte* sent,
                        const std::int64_t* sum, double scale, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(FixedFinishMean)(element, own, sent, sum, scale, count);
-}
-void int32_add(std::int64_t* sum, const std::byte* update, std::size_t count) noexcept {
-  HWY_DYNAMIC_DISPATCH(Int32Add)(sum, update, count);
-}
-void int32_finish_mean(std::int32_t* own, const std::int64_t* sum, std::uint32_t contributions,
-                       std::size_t count) noexcept {
-  HWY_DYNAMIC_DISPATCH(Int32FinishMean)(own, sum, contributions, count);
 }
 
 }  // namespace selmcast::kernels

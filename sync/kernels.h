@@ -73,15 +73,5 @@ void fixed_finish_difference(float* own, const std::int64_t* sum, double scale,
 void fixed_finish_mean(WireElement element, float* own, const std::byte* sent,
                        const std::int64_t* sum, double scale, std::size_t count) noexcept;
 
-// int32 payloads. Sums in int64 are exact for 2^31 contributions, so differences are not needed:
-// the mean of equal inputs is that input.
-
-/// sum += update
-void int32_add(std::int64_t* sum, const std::byte* update, std::size_t count) noexcept;
-/// own = (own + sum) / contributions to the nearest integer, ties to even; sums of up to
-/// `contributions` <= 65536 int32 including `own`, so that nothing overflows.
-void int32_finish_mean(std::int32_t* own, const std::int64_t* sum, std::uint32_t contributions,
-                       std::size_t count) noexcept;
-
 }  // namespace kernels
 }  // namespace selmcast

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "sync/select/rate.h"
 
@@ -13,170 +12,19 @@ using slot_kernels::Quotient;
 
 namespace {
 
-/// Cells of the window: how many quotients they hold where these are evenly spread, and the room
-/// for more when a window is new. The smaller, the more cells must be passed to reach an answer.
-constexpr std::uint32_t kPerCell = 4, kSpare = 8;
-constexpr std::uint32_t cells_for(std::uint32_t n) noexcept {
-  return 2 * padded(n) / kPerCell;
-}
-/// A receiver has at most one quotient more than its rate times the width of the window.
-constexpr std::uint32_t most_listed(std::uint32_t n) noexcept {
-  return cells_for(n) * kPerCell + n + 1;
-}
-
 bool larger(const Quotient& a, const Quotient& b) noexcept {
   return a.scale < b.scale;
 }
 
 }  // namespace
 
-QuotientWindow::QuotientWindow(std::uint32_t capacity)
-    : cell_(cells_for(capacity) + 1),
-      entries_(most_listed(capacity) + std::size_t{cells_for(capacity)} * kSpare),
-      listed_(most_listed(capacity)) {}
-
-void QuotientWindow::build(const double* rates, std::uint32_t n, double sum, std::uint32_t cap,
-                           const RateFraction& centre) {
-  cells_ = cells_for(n);
-  cap_ = cap;
-  per_scale_ = sum / kPerCell;
-  const auto middle = cell_of(static_cast<double>(centre.den) / static_cast<double>(centre.num));
-  first_ = middle - std::min<std::uint64_t>(middle, cells_ / 2);
-  // Whatever rounding does at the ends, all quotients of the cells lie between these.
-  constexpr double kWiden = 0x1p-40;
-  const auto far = static_cast<double>(first_) / per_scale_ * (1 - kWiden);
-  const auto near = static_cast<double>(first_ + cells_) / per_scale_ * (1 + kWiden);
-  const auto room = most_listed(n);
-  const auto listed =
-      slot_kernels::collect_quotients(rates, padded(n), near, far, cap, listed_.data(), room);
-  at_ = 0;
-  before_ = static_cast<std::uint64_t>(listed.total_far);
-  if (listed.count > room) return clear();
-  distribute({listed_.data(), static_cast<std::size_t>(listed.count)});
-}
-
-void QuotientWindow::distribute(std::span<const Quotient> listed) {
-  std::fill_n(cell_.begin(), cells_, Cell{});
-  for (const auto& q : listed) {
-    const auto number = cell_of(q.scale);
-    if (number < first_) {
-      ++before_;
-    } else if (number - first_ < cells_) {
-      ++cell_[number - first_].size;
-    }
-  }
-  std::uint32_t start = 0;
-  for (std::uint32_t c = 0; c < cells_; ++c) {
-    cell_[c].start = start;
-    start += std::exchange(cell_[c].size, 0) + kSpare;
-  }
-  cell_[cells_].start = start;
-  for (const auto& q : listed) {
-    const auto at = cell_of(q.scale) - first_;
-    if (at >= cells_) continue;
-    auto& cell = cell_[at];
-    entries_[cell.start + cell.size++] = {static_cast<std::uint16_t>(q.receiver),
-                                          static_cast<std::uint16_t>(q.k)};
-  }
-}
-
-/// Calls quotient(cell, entry) for a receiver's quotients in the window; returns how many come
-/// before it.
-template <class Visit>
-std::uint32_t QuotientWindow::visit(std::uint32_t receiver, double rate,
-                                    const Visit& quotient) const {
-  if (rate == 0) return 0;
-  auto k = static_cast<std::uint32_t>(
-      std::min(rate * (static_cast<double>(first_) / per_scale_), static_cast<double>(cap_)));
-  while (k > 0 && cell_of(k / rate) >= first_) --k;
-  while (k < cap_ && cell_of((k + 1) / rate) < first_) ++k;
-  const auto before = k;
-  while (k++ < cap_) {
-    const auto at = cell_of(k / rate) - first_;
-    if (at >= cells_) break;
-    quotient(static_cast<std::uint32_t>(at),
-             Entry{static_cast<std::uint16_t>(receiver), static_cast<std::uint16_t>(k)});
-  }
-  return before;
-}
-
-void QuotientWindow::change(std::uint32_t receiver, double before, double after) {
-  before_ -= visit(receiver, before, [this](std::uint32_t at, const Entry& entry) {
-    auto& cell = cell_[at];
-    const auto first = entries_.begin() + cell.start;
-    *std::find(first, first + cell.size, entry) = first[cell.size - 1];
-    --cell.size;
-    before_ -= at < at_ ? 1 : 0;
-  });
-  bool fits = true;
-  before_ += visit(receiver, after, [&](std::uint32_t at, const Entry& entry) {
-    auto& cell = cell_[at];
-    fits = fits && cell.start + cell.size < cell_[at + 1].start;
-    if (!fits) return;
-    entries_[cell.start + cell.size++] = entry;
-    before_ += at < at_ ? 1 : 0;
-  });
-  if (!fits) clear();
-}
-
-std::optional<Quotient> QuotientWindow::find(const double* rates, std::uint64_t target) {
-  while (target <= before_) {
-    if (at_ == 0) return std::nullopt;
-    before_ -= cell_[--at_].size;
-  }
-  while (target > before_ + cell_[at_].size) {
-    if (at_ + 1 == cells_) return std::nullopt;
-    before_ += cell_[at_++].size;
-  }
-  return nth_of(cell_[at_], static_cast<std::uint32_t>(target - before_), rates);
-}
-
-Quotient QuotientWindow::nth_of(const Cell& cell, std::uint32_t rank, const double* rates) {
-  const auto* const entry = entries_.data() + cell.start;
-  const auto first = listed_.begin(), last = first + cell.size;
-  bool equal = true;
-  for (auto q = first; q != last; ++q) {
-    const auto [receiver, k] = entry[q - first];
-    *q = {k / rates[receiver], receiver, k};
-    equal = equal && q->scale == first->scale;
-  }
-  // Full cells are those of equal rates: nothing to select there.
-  const auto nth = first + (rank - 1);
-  if (!equal) std::nth_element(first, nth, last, larger);
-  return *nth;
-}
-
 RateSearch::RateSearch(std::uint32_t capacity)
-    : rates_(padded(capacity)), collected_(padded(capacity)), window_(capacity) {}
+    : rates_(padded(capacity)), collected_(padded(capacity)) {}
 
 bool RateSearch::load(std::span<const Kbps> rates) {
   n_ = static_cast<std::uint32_t>(rates.size());
-  window_.clear();
   summary_ = slot_kernels::load_rates(rates.data(), rates_.data(), n_);
   return summary_.most < static_cast<double>(kFastRateLimit);
-}
-
-void RateSearch::change(std::uint32_t receiver, Kbps rate) {
-  window_.clear();
-  set_rate(receiver, static_cast<double>(rate));
-}
-
-void RateSearch::set_rate(std::uint32_t receiver, double after) {
-  const auto before = std::exchange(rates_[receiver], after);
-  summary_.sum += after - before;
-  summary_.positive += (after > 0 ? 1U : 0U) - (before > 0 ? 1U : 0U);
-  summary_.most = std::max(summary_.most, after);
-  auto& least = summary_.least_positive;
-  if (after > 0 && (after <= least || least == 0)) {
-    least = after;
-  } else if (before > 0 && before == least) {
-    // Where many have the least rate, another one is soon found.
-    least = 0;
-    for (std::uint32_t j = 0; j < n_ && least != before; ++j) {
-      if (rates_[j] > 0 && (least == 0 || rates_[j] < least)) least = rates_[j];
-    }
-  }
-  summary_.least = summary_.positive == n_ ? least : 0;
 }
 
 RateFraction RateSearch::fraction(const Quotient& quotient) const {
@@ -207,7 +55,7 @@ RateFraction RateSearch::best(std::uint64_t target, std::uint32_t cap) {
     last_target_ = target;
     return found;
   };
-  const auto collect = [&]() -> slot_kernels::Collected {
+  const auto collect = [&] {
     return slot_kernels::collect_quotients(rates_.data(), size, near, far, limit, collected_.data(),
                                            static_cast<std::uint32_t>(collected_.size()));
   };
@@ -234,7 +82,7 @@ RateFraction RateSearch::best(std::uint64_t target, std::uint32_t cap) {
       if (between <= worth_collecting ||
           (turn >= 6 && between <= static_cast<double>(collected_.size()))) {
         const auto listed = collect();
-        return finish(near, pick(target - static_cast<std::uint64_t>(far_total), listed.count));
+        return finish(near, pick(target - static_cast<std::uint64_t>(far_total), listed));
       }
     }
     // A guess for the other end, a little too far out, so that the next turn can list.
@@ -245,20 +93,6 @@ RateFraction RateSearch::best(std::uint64_t target, std::uint32_t cap) {
     }
     scale = next;
   }
-}
-
-RateFraction RateSearch::best_after(std::uint32_t receiver, Kbps rate, std::uint64_t target,
-                                    std::uint32_t cap) {
-  const auto before = rates_[receiver];
-  set_rate(receiver, static_cast<double>(rate));
-  if (window_.cap() != cap) window_.clear();
-  if (!window_.empty()) window_.change(receiver, before, rates_[receiver]);
-  if (!window_.empty()) {
-    if (const auto found = window_.find(rates_.data(), target)) return fraction(*found);
-  }
-  const auto found = best(target, cap);
-  window_.build(rates_.data(), n_, summary_.sum, cap, found);
-  return found;
 }
 
 slot_kernels::SlotSummary RateSearch::slots_at(const RateFraction& y, std::uint32_t cap,

@@ -109,19 +109,6 @@ Result<void> RingPlan::replan(std::uint32_t p, std::span<const Kbps> tx_kbps,
   return plan_at_free_rate();
 }
 
-Result<void> RingPlan::replan_receiver(std::uint32_t receiver, Kbps rx_kbps) {
-  SELMCAST_CHECK(fast_ && receiver < n_ && rx_kbps < RateSearch::kFastRateLimit,
-                 "a planned member, and rates below 2^32 kbit/s");
-  const auto positive =
-      search_.summary().positive - (search_.rates()[receiver] > 0 ? 1 : 0) + (rx_kbps > 0 ? 1 : 0);
-  if (positive <= p_) {
-    search_.change(receiver, rx_kbps);
-    return explain(exact_rates(tx_.data(), n_), exact_rates(search_.rates(), n_));
-  }
-  rate_free_ = search_.best_after(receiver, rx_kbps, std::uint64_t{n_} * p_, n_ - 1);
-  return plan_at_free_rate();
-}
-
 Result<void> RingPlan::plan_at_free_rate() {
   lay_out(0);
   rate_free_ = rate_;

@@ -62,8 +62,6 @@ class RingPlan {
   /// kbit/s or more, or unicast slots must be levelled.
   Result<void> replan(std::uint32_t p, std::span<const Kbps> tx_kbps, std::span<const Kbps> rx_kbps,
                       std::uint32_t k_bound, Fanout fanout = Fanout::multicast);
-  /// The same after one receive rate changed, without looking at the others' rates again.
-  Result<void> replan_receiver(std::uint32_t receiver, Kbps rx_kbps);
   /// A new plan; memory for exactly n members.
   static Result<RingPlan> make(std::uint32_t p, std::span<const Kbps> tx_kbps,
                                std::span<const Kbps> rx_kbps, std::uint32_t k_bound,

@@ -207,19 +207,17 @@ Quotient LeastQuotient(const double* rates, std::uint32_t padded, double scale, 
   return {found, receiver, static_cast<std::uint32_t>(k)};
 }
 
-Collected CollectQuotients(const double* rates, std::uint32_t padded, double near, double far,
-                           double cap, Quotient* out, std::uint32_t capacity) {
+std::uint64_t CollectQuotients(const double* rates, std::uint32_t padded, double near, double far,
+                               double cap, Quotient* out, std::uint32_t capacity) {
   const Doubles d;
   const auto lanes = static_cast<std::uint32_t>(hn::Lanes(d));
   const auto vnear = hn::Set(d, near), vfar = hn::Set(d, far), c = hn::Set(d, cap);
   const auto zero = hn::Zero(d);
-  auto total = zero;
-  Collected collected;
+  std::uint64_t count = 0;
   HWY_ALIGN double from[HWY_MAX_BYTES / sizeof(double)], to[HWY_MAX_BYTES / sizeof(double)];
   for (std::uint32_t at = 0; at < padded; at += lanes) {
     const auto r = hn::LoadU(d, rates + at);
     const auto many = slots_of(r, vnear, zero, c), few = slots_of(r, vfar, zero, c);
-    total = hn::Add(total, few);
     if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(many, few)))) continue;
     hn::StoreU(few, d, from);
     hn::StoreU(many, d, to);
@@ -228,24 +226,23 @@ Collected CollectQuotients(const double* rates, std::uint32_t padded, double nea
       const auto more = static_cast<std::uint32_t>(to[lane] - from[lane]);
       auto k = from[lane];
       // Mostly a few each: writing some too many costs less than guessing their number wrong.
-      if (HWY_LIKELY(more <= 3 && collected.count + 3 <= capacity)) {
-        auto* const next = out + collected.count;
+      if (HWY_LIKELY(more <= 3 && count + 3 <= capacity)) {
+        auto* const next = out + count;
         for (std::uint32_t i = 0; i < 3; ++i) {
           ++k;
           next[i] = {k / rate, at + lane, static_cast<std::uint32_t>(k)};
         }
-        collected.count += more;
+        count += more;
         continue;
       }
       while (k < to[lane]) {
         ++k;
-        if (collected.count++ >= capacity) continue;
-        out[collected.count - 1] = {k / rate, at + lane, static_cast<std::uint32_t>(k)};
+        if (count++ >= capacity) continue;
+        out[count - 1] = {k / rate, at + lane, static_cast<std::uint32_t>(k)};
       }
     }
   }
-  collected.total_far = hn::GetLane(hn::SumOfLanes(d, total));
-  return collected;
+  return count;
 }
 
 void LayOut(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) {
@@ -399,8 +396,8 @@ Quotient least_quotient(const double* rates, std::uint32_t padded, double scale,
                         double cap) noexcept {
   return HWY_DYNAMIC_DISPATCH(LeastQuotient)(rates, padded, scale, cap);
 }
-Collected collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
-                            double cap, Quotient* out, std::uint32_t capacity) noexcept {
+std::uint64_t collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
+                                double cap, Quotient* out, std::uint32_t capacity) noexcept {
   return HWY_DYNAMIC_DISPATCH(CollectQuotients)(rates, padded, near, far, cap, out, capacity);
 }
 void lay_out(const std::uint32_t* slots, std::uint32_t n, std::uint32_t* first_row) noexcept {

@@ -46,13 +46,9 @@ Quotient least_quotient(const double* rates, std::uint32_t padded, double scale,
                         double cap) noexcept;
 
 /// Writes the quotients rate/k for floor(rate * near) >= k > floor(rate * far), both capped;
-/// near > far > 0. Stops writing at `capacity`, but counts on.
-struct Collected {
-  double total_far = 0.0;  ///< Slots at the scale `far`.
-  std::uint64_t count = 0;
-};
-Collected collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
-                            double cap, Quotient* out, std::uint32_t capacity) noexcept;
+/// near > far > 0. Stops writing at `capacity`, but counts on; returns how many there are.
+std::uint64_t collect_quotients(const double* rates, std::uint32_t padded, double near, double far,
+                                double cap, Quotient* out, std::uint32_t capacity) noexcept;
 
 /// first_row[j] = sum of slots before j, mod n; also behind the last member. `first_row` has room
 /// for padded(n) + 1.

@@ -72,6 +72,13 @@ TEST(RateSearch, FindsTheQuotientThatSortingFinds) {
   }
 }
 
+/// The answer for other rates, from where the last search ended.
+RateFraction best_of(RateSearch& search, const std::vector<Kbps>& rates, std::uint64_t target,
+                     std::uint32_t cap) {
+  EXPECT_TRUE(search.load(rates));
+  return search.best(target, cap);
+}
+
 TEST(RateSearch, FollowsSingleChanges) {
   SplitMix64 random(32);
   for (std::uint32_t repeat = 0; repeat < 60 && !HasFailure(); ++repeat) {
@@ -88,7 +95,7 @@ TEST(RateSearch, FollowsSingleChanges) {
       rates[j] =
           step % 4 == 0 ? draw(repeat % 6, random) + 1 : std::max<Kbps>(rates[j] * 9 / 10, 1);
       rates[j] = std::min(rates[j], kHighest);
-      expect_best(rates, target, search.best_after(j, rates[j], target, n - 1), search);
+      expect_best(rates, target, best_of(search, rates, target, n - 1), search);
     }
   }
 }
@@ -134,7 +141,7 @@ void follow_course(Course course, std::uint32_t law, std::uint32_t n, SplitMix64
     if (quotients.empty()) rates[j] = 1;
     const auto last = std::max<std::uint64_t>(quotients.size(), n / 2);
     const auto seat = 1 + (target - 1) % last;
-    const auto found = search.best_after(j, rates[j], seat, cap);
+    const auto found = best_of(search, rates, seat, cap);
     const auto expected = quotients.empty() ? Ratio{1, seat} : quotients[seat - 1];
     ASSERT_TRUE(ratio(found) == expected)
         << "course " << course << " law " << law << " step " << step << " seat " << seat;
@@ -154,75 +161,6 @@ TEST(RateSearch, FollowsLongCourses) {
         follow_course(static_cast<Course>(course), law, n, random);
         if (HasFatalFailure()) return;
       }
-    }
-  }
-}
-
-TEST(RateSearch, WindowsEndAnywhere) {
-  // Every rank after its neighbour, from the largest quotient to the last one and back: the answer
-  // passes all ends of windows both ways. Then in leaps, so that windows begin anywhere as well.
-  SplitMix64 random(34);
-  for (std::uint32_t law = 0; law < 6; ++law) {
-    constexpr std::uint32_t n = 100;
-    std::vector<Kbps> rates;
-    for (std::uint32_t j = 0; j < n; ++j) rates.push_back(draw(law, random));
-    const auto quotients = sorted_quotients(rates, n - 1);
-    RateSearch search(n);
-    ASSERT_TRUE(search.load(rates));
-    const auto expect = [&](std::uint64_t target) {
-      const auto j = static_cast<std::uint32_t>(random.below(n));
-      const auto found = search.best_after(j, rates[j], target, n - 1);
-      ASSERT_TRUE(ratio(found) == quotients[target - 1]) << "law " << law << " rank " << target;
-    };
-    for (std::uint64_t rank = 1; rank <= quotients.size(); ++rank) expect(rank);
-    for (std::uint64_t rank = quotients.size(); rank > 0; --rank) expect(rank);
-    for (std::uint64_t leap = 0, rank = 0; leap < 3000; ++leap) {
-      rank = (rank + random.below(4 * n)) % quotients.size();
-      expect(rank + 1);
-    }
-  }
-}
-
-TEST(RateSearch, ManyChangesInOneWindow) {
-  // Quotients gather in few cells until one has no room left, and leave them again.
-  SplitMix64 random(35);
-  constexpr std::uint32_t n = 100;
-  for (std::uint32_t repeat = 0; repeat < 2; ++repeat) {
-    std::vector<Kbps> rates;
-    for (std::uint32_t j = 0; j < n; ++j) rates.push_back(75'000'000 + random.below(50'000'001));
-    RateSearch search(n);
-    ASSERT_TRUE(search.load(rates));
-    for (std::uint32_t step = 0; step < 2 * n; ++step) {
-      const auto j = step % n;
-      rates[j] = step < n ? 100'000'000 + random.below(2) : 75'000'000 + random.below(50'000'001);
-      const auto target = n * 30 + random.below(40);
-      const auto found = search.best_after(j, rates[j], target, n - 1);
-      ASSERT_TRUE(ratio(found) == sorted_quotients(rates, n - 1)[target - 1]) << "step " << step;
-    }
-  }
-}
-
-TEST(RateSearch, QuotientsOnTheEndsOfWindows) {
-  // With 64 equal rates a window is 32 cells wide and every 16th cell begins with a quotient, but
-  // for rounding: so do the windows. The ranks are those next to where equal quotients end.
-  SplitMix64 random(36);
-  constexpr std::uint32_t n = 64, cap = 12;
-  for (Kbps rate = 3; rate < 120; ++rate) {
-    std::vector<Kbps> rates(n, rate);
-    RateSearch search(n);
-    ASSERT_TRUE(search.load(rates));
-    search.best_after(0, rate, n * (2 + random.below(4)) + n / 2, cap);
-    for (std::uint32_t step = 0; step < 40; ++step) {
-      const auto j = static_cast<std::uint32_t>(random.below(n));
-      rates[j] = random.chance(0.7) ? rate : rate * (1 + random.below(3));
-      const auto quotients = sorted_quotients(rates, cap);
-      const auto seat = n * 2 + random.below(n * 3);
-      const auto border =
-          std::find_if(quotients.begin() + static_cast<std::ptrdiff_t>(seat), quotients.end(),
-                       [&](const Ratio& q) { return q < quotients[seat]; });
-      const auto target = static_cast<std::uint64_t>(border - quotients.begin()) + random.below(2);
-      const auto found = search.best_after(j, rates[j], target, cap);
-      ASSERT_TRUE(ratio(found) == quotients[target - 1]) << "rate " << rate << " step " << step;
     }
   }
 }

@@ -410,25 +410,6 @@ TEST(RingPlan, PlansAgainInPlaceAsIfForTheFirstTime) {
   }
 }
 
-TEST(RingPlan, FollowsOneReceiverAtATime) {
-  SplitMix64 random(12);
-  for (std::uint32_t repeat = 0; repeat < 40; ++repeat) {
-    auto in = random_instance(kLaws[random.below(std::size(kLaws))], random, 70);
-    auto plan = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
-    if (!plan) continue;
-    for (std::uint32_t step = 0; step < 40; ++step) {
-      const auto j = static_cast<std::uint32_t>(random.below(in.n));
-      // Small drift, a new rate, or an end of the receiver.
-      const auto kind = random.below(4);
-      in.rx[j] = kind == 0 ? 0 : kind == 1 ? random.below(2000) : in.rx[j] + random.below(3);
-      const auto changed = plan->replan_receiver(j, in.rx[j]);
-      const auto fresh = RingPlan::make(in.p, in.tx, in.rx, in.k, in.fanout);
-      ASSERT_EQ(changed.has_value(), fresh.has_value());
-      if (fresh) expect_same(*plan, *fresh);
-    }
-  }
-}
-
 TEST(RingPlan, FollowsLongDrifts) {
   // All rates fall for long and rise again, one receiver at a time; some are equal, some end.
   SplitMix64 random(14);
@@ -444,7 +425,7 @@ TEST(RingPlan, FollowsLongDrifts) {
       rx[j] = step < 12 * n ? rx[j] * 15 / 16 : rx[j] * 16 / 15 + 1;
       if (step == 6 * n) rx[j] = 0;
       if (step == 18 * n) rx[j] = first[j];
-      ASSERT_TRUE(plan->replan_receiver(j, rx[j]).has_value());
+      ASSERT_TRUE(plan->replan(p, tx, rx, 0).has_value());
       const auto fresh = RingPlan::make(p, tx, rx, 0);
       ASSERT_TRUE(fresh.has_value());
       expect_same(*plan, *fresh);
