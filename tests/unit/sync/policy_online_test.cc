@@ -76,9 +76,9 @@ TEST(PolicyOnline, AProgramNamesAllThatMayTakePart) {
   EXPECT_EQ(program->online->eta, 0.5);
   EXPECT_EQ(program->online->tx_kbps, five_members().tx_kbps);
   EXPECT_EQ(program->online->rx_kbps, five_members().rx_kbps);
-  ASSERT_EQ(program->cycle.size(), 1U);
-  EXPECT_EQ(program->cycle[0].receivers, (std::vector<Rank>{1, 7, 8}));  // 2 cannot receive.
-  EXPECT_EQ(program->cycle[0].senders, (std::vector<Rank>{1, 2, 7, 8}));
+  ASSERT_EQ(program->rounds.size(), 1U);
+  EXPECT_EQ(receivers_of(*program, 0), (std::vector<Rank>{1, 7, 8}));  // 2 cannot receive.
+  EXPECT_EQ(senders_of(*program, 0), (std::vector<Rank>{1, 2, 7, 8}));
   // The own group only; those of others are joined for single rounds.
   EXPECT_EQ(program->send_groups, (std::vector<std::uint32_t>{kGroupsPerEpoch + 2}));
   EXPECT_TRUE(program->receive_groups.empty());
