@@ -4,8 +4,7 @@
 // too. Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do
 // not all ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame
 // arrived and its digest matches; or when it is given up: lost, evicting us, silent for `timeout`,
-// or without progress for three times that long (longer than a
-// sender waits for the one receiver that holds up its lane).
+// or without progress on any stream for three times that long (peer_deadlines.h).
 //
 // Rounds are numbered by their senders. In lock-step begin() opens the same round of all senders;
 // where senders run freely, open() opens the next round of one of them, and only silence counts
@@ -21,6 +20,7 @@
 #include "base/random.h"
 #include "multicast/frame_bitmap.h"
 #include "multicast/frame_port.h"
+#include "multicast/peer_deadlines.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
 
@@ -39,6 +39,9 @@ struct ReceiveSettings {
   /// Rounds are opened one sender at a time by open(); window_bytes is shared by `concurrent`.
   bool free_running = false;
   std::uint32_t concurrent = 1;
+  /// Of the senders, shared with the other streams' sessions, whose timeout counts then; must
+  /// outlive the session. Null: its own.
+  PeerDeadlines* deadlines = nullptr;
 };
 
 /// What to do with a data frame.
@@ -123,7 +126,6 @@ class ReceiveSession {
     TimePoint again_at = kNever;   ///< Everything missing is asked for again then.
     Duration patience{};           ///< Doubles with each NACK that brought nothing.
     TimePoint next_credit{};
-    TimePoint last_heard{}, last_progress{};
   };
   static constexpr std::uint16_t kNoSource = 0xFFFF;
 
@@ -155,6 +157,8 @@ class ReceiveSession {
   std::vector<Source> sources_;      ///< [0, source_count_) are in use.
   std::size_t source_count_ = 0;
   std::vector<std::uint16_t> source_index_;  ///< By rank.
+  PeerDeadlines own_deadlines_;              ///< Unless they are shared.
+  PeerDeadlines* deadlines_;
   std::vector<std::uint8_t> dropped_ranks_;
   std::vector<std::uint32_t> gave_up_round_;  ///< By rank: last round given up, plus one.
   std::uint32_t unsettled_ = 0, matched_ = 0;

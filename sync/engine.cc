@@ -298,9 +298,9 @@ Result<void> Engine::prepare(EpochState& epoch) {
     return {};
   }
   epoch.sender = std::make_unique<SendSession>(
-      *port_,
-      SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
-                   static_cast<std::uint32_t>(lanes_max), 0, nullptr, program.online.has_value()});
+      *port_, SendSettings{shape_, caps.wire_overhead_bytes, config_.timeout,
+                           static_cast<std::uint32_t>(lanes_max), 0, nullptr, nullptr,
+                           program.online.has_value()});
   epoch.receiver = std::make_unique<ReceiveSession>(*port_, receive_settings(program));
   return {};
 }

@@ -80,6 +80,7 @@ struct EpochState {
     std::unique_ptr<SendSession> sender;
     std::unique_ptr<ReceiveSession> receiver;
   };
+  std::optional<PeerDeadlines> layer_receivers, layer_senders;  ///< Of all layers.
   std::vector<LayerSessions> layers;  ///< Instead of the two above where layers are handed over.
   std::uint32_t first_round = 0;      ///< Known from when it is in force.
 

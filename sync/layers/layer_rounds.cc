@@ -66,6 +66,8 @@ void LayerRounds::prepare(EpochState& epoch, const ReceiveSettings& receive,
   // Only a few layers are under way at a time, and their frames share the buffers.
   constexpr std::size_t kShareMax = 4;
   const std::uint64_t share = std::min(kShareMax, layers_.size());
+  epoch.layer_receivers = PeerDeadlines::of_receivers(port_.world(), config_.timeout);
+  epoch.layer_senders = PeerDeadlines::of_senders(port_.world(), config_.timeout);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto stream = static_cast<std::uint16_t>(i);
     ReceiveSettings in = receive;
@@ -73,9 +75,11 @@ void LayerRounds::prepare(EpochState& epoch, const ReceiveSettings& receive,
     in.stream = stream;
     in.window_bytes /= share;
     in.sender_window_bytes /= share;
+    in.deadlines = &*epoch.layer_senders;
     SendSettings out{layers_[i]->shape, caps.wire_overhead_bytes, config_.timeout, lanes_max};
     out.stream = stream;
     out.pace = &pace_;
+    out.deadlines = &*epoch.layer_receivers;
     epoch.layers.push_back(                              // set-up:
         {std::make_unique<SendSession>(port_, out),      // set-up:
          std::make_unique<ReceiveSession>(port_, in)});  // set-up:
