@@ -20,6 +20,9 @@ constexpr Duration kPatienceMax = milliseconds(200);
 constexpr Duration kCreditRepeat = milliseconds(20);
 // Reads that bring nothing so often in a row are given up for the round: NACKs take over.
 constexpr std::uint32_t kPullsInVain = 6;
+// As long as whoever waits for a sender that stalls takes to give it up (peer_deadlines.h): until
+// then nobody behind the two is to blame.
+constexpr int kRelayPatience = 3;
 constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
 }  // namespace
 
@@ -32,6 +35,9 @@ ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
                                            : kCreditRepeat),
       sources_(settings.senders_max),
       source_index_(port.world(), kNoSource),
+      own_deadlines_(PeerDeadlines::of_senders(settings.deadlines == nullptr ? port.world() : 0,
+                                               settings.timeout)),
+      deadlines_(settings.deadlines == nullptr ? &own_deadlines_ : settings.deadlines),
       dropped_ranks_(port.world(), 0),
       gave_up_round_(port.world(), 0),
       backoff_(mix_seed(settings.seed ^ port.self())),
@@ -60,6 +66,9 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   round_ = round;
   begun_ = true;
   mismatch_.reset();
+  for (const auto& source : std::span(sources_).first(source_count_)) {
+    if (source.state == SenderState::hearing) deadlines_->release(source.rank);
+  }
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
   unsettled_ = matched_ = given_up_ = 0;
@@ -71,9 +80,10 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   }
 }
 
-void ReceiveSession::share(std::uint32_t senders, bool relays) noexcept {
+void ReceiveSession::share(std::uint32_t senders, bool relays, TimePoint now) noexcept {
   sharing_ = senders;
   relays_ = relays;
+  patient_until_ = now + kRelayPatience * settings_.timeout;
 }
 
 std::uint32_t ReceiveSession::arrived(Rank sender) noexcept {
@@ -98,6 +108,7 @@ void ReceiveSession::enough(Shard part) noexcept {
     Source& source = sources_[s];
     if (source.state != SenderState::hearing || source.range != shape_.range_of(part)) continue;
     source.state = SenderState::excused;
+    deadlines_->release(source.rank);
     --unsettled_;
     send_ack(source.rank, epoch_, source.round, false);
   }
@@ -137,7 +148,6 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
   source.tail_end = source.credit = source.nacked_end = source.range.first;
   source.nack_at = source.again_at = kNever;
   source.patience = kPatienceFirst;
-  source.last_heard = source.last_progress = now;
   source.state = dropped_ranks_[rank] != 0 ? SenderState::lost : SenderState::hearing;
   if (source.state != SenderState::hearing) {
     gave_up_round_[rank] = round + 1;
@@ -145,6 +155,7 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
     return;
   }
   ++unsettled_;
+  deadlines_->wait_for(rank, now);
   grant(source, now);
 }
 
@@ -159,16 +170,19 @@ SenderState ReceiveSession::state(Rank rank) const noexcept {
 }
 
 void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
+  deadlines_->heard(from, now);
   Source* source = source_of(from);
   if (source == nullptr) return;
-  source->last_heard = now;
   source->next_credit = now + credit_repeat_;
-  if (relays_ || (settings_.free_running && !begun_by_sender(*source))) source->last_progress = now;
+  const bool waits = relays_ ? now < patient_until_
+                             : settings_.free_running && !begun_by_sender(*source);
+  if (waits) deadlines_->progressed(from, now);
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
   if (source.state != SenderState::hearing) return;
   source.state = state;
+  deadlines_->release(source.rank);
   --unsettled_;
   if (state == SenderState::complete) return;
   ++given_up_;
@@ -229,7 +243,8 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
   }
   counters_.payload_bytes += payload.size();
   source->digest += frame_digest(header.offset, payload);
-  source->last_heard = source->last_progress = now;
+  deadlines_->heard(source->rank, now);
+  deadlines_->progressed(source->rank, now);
   if ((header.flags & frame_flag::kRead) != 0) ++counters_.read_frames;
   if ((header.flags & frame_flag::kRepair) != 0) {
     source->patience = kPatienceFirst;
@@ -404,8 +419,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
     } else if (source.again_at <= now) {
       send_nack(source, true, now);
     }
-    const TimePoint expires = std::min(source.last_heard + settings_.timeout,
-                                       source.last_progress + 3 * settings_.timeout);
+    const TimePoint expires = deadlines_->expires(source.rank);
     if (expires <= now) {
       settle(source, SenderState::silent);
       send_ack(source.rank, epoch_, source.round, true);

@@ -30,6 +30,9 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
       settings_(settings),
       shape_(settings.shape),
       peers_(port.world()),
+      own_deadlines_(PeerDeadlines::of_receivers(settings.deadlines == nullptr ? port.world() : 0,
+                                                 settings.timeout)),
+      deadlines_(settings.deadlines == nullptr ? &own_deadlines_ : settings.deadlines),
       lanes_(settings.lanes_max) {
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     auto& lane = lanes_[l];
@@ -50,7 +53,10 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
   wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
   unsettled_ = 0;
   lane_count_ = lanes.size();
-  for (auto& peer : peers_) peer.state = ReceiverState::none;
+  for (Rank rank = 0; rank < peers_.size(); ++rank) {
+    if (!settled(peers_[rank].state)) deadlines_->release(rank);
+    peers_[rank].state = ReceiverState::none;
+  }
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
@@ -70,9 +76,8 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     lane.next_repair = now;
     lane.repairs.clear();
     for (const Rank rank : lanes[l].receivers) {
+      if (!expect(rank, now)) continue;
       auto& peer = peers_[rank];
-      peer.state = peer.dropped ? ReceiverState::lost : ReceiverState::waiting;
-      if (peer.dropped) continue;
       peer.lane = static_cast<std::uint32_t>(l);
       if (peer.credit_round != round) {
         peer.credit_round = round;
@@ -81,7 +86,6 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
       if (peer.credit_bytes > 0) activate(rank);
       peer.first_missing = 0;
       peer.final_tail_sent = false;
-      peer.last_heard = peer.last_progress = now;
       peer.tail_interval = kTailFirst;
       peer.next_tail = settings_.invites ? now : now + kTailMax;
       ++lane.live;
@@ -92,6 +96,21 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     port_.set_tag(settings_.stream, round_tag(epoch, round));
   }
   next_timer_ = now;
+}
+
+bool SendSession::expect(Rank rank, TimePoint now) noexcept {
+  auto& peer = peers_[rank];
+  if (peer.dropped) {
+    peer.state = ReceiverState::lost;
+  } else if (deadlines_->given_up(rank, epoch_, round_)) {
+    // By another stream of this round: it is not waited for once more.
+    peer.state = ReceiverState::evicted;
+    send_evict(rank, epoch_, round_);
+  } else {
+    peer.state = ReceiverState::waiting;
+    deadlines_->wait_for(rank, now);
+  }
+  return peer.state == ReceiverState::waiting;
 }
 
 void SendSession::activate(Rank rank) noexcept {
@@ -166,6 +185,7 @@ void SendSession::settle(Rank rank, ReceiverState state) noexcept {
   auto& peer = peers_[rank];
   if (settled(peer.state)) return;
   peer.state = state;
+  deadlines_->release(rank);
   --lanes_[peer.lane].live;
   --unsettled_;
   // The data may change from now on, and what is read of it is no round's.
@@ -197,7 +217,7 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   peer.credit_bytes = header.offset;
   if (header.round != round_ || settled(peer.state)) return;
   activate(header.sender);
-  peer.last_progress = now;
+  deadlines_->progressed(header.sender, now);
   peer.tail_interval = kTailFirst;
   peer.next_tail = now + kTailFirst;
   wake_at(now);
@@ -217,7 +237,7 @@ void SendSession::on_nack(Rank rank, std::span<const std::byte> payload, TimePoi
   }
   if (count > 0 && ranges[0].first > peer.first_missing) {
     peer.first_missing = ranges[0].first;
-    peer.last_progress = now;
+    deadlines_->progressed(rank, now);
   }
   peer.next_tail = now + peer.tail_interval;
   wake_at(now);
@@ -234,6 +254,7 @@ void SendSession::on_control(const FrameHeader& header, std::span<const std::byt
   if (!current || settled(from)) return;
   if (header.kind == FrameKind::ack) {
     const bool gave_up = (header.flags & frame_flag::kGaveUp) != 0;
+    if (!gave_up) deadlines_->progressed(header.sender, now);
     settle(header.sender, gave_up ? ReceiverState::gave_up : ReceiverState::acked);
     wake_at(now);
   } else if (header.kind == FrameKind::nack) {
@@ -346,10 +367,11 @@ void SendSession::send_tails(TimePoint now) noexcept {
       if (settled(peer.state)) continue;
       const bool stalled = !finished && lane.next_frame >= credit_of(peer);
       if (finished && !peer.final_tail_sent) {
-        peer.last_progress = peer.next_tail = now;
+        deadlines_->progressed(rank, now);
+        peer.next_tail = now;
       } else if (!finished && !stalled) {
         // The lane waits for its pace or for another receiver, not for this one.
-        peer.last_progress = now;
+        deadlines_->progressed(rank, now);
         peer.next_tail = std::max(peer.next_tail, now + kTailFirst);
         continue;
       }
@@ -362,12 +384,11 @@ void SendSession::send_tails(TimePoint now) noexcept {
 void SendSession::check_deadlines(TimePoint now) noexcept {
   for (std::size_t l = 0; l < lane_count_; ++l) {
     for (const Rank rank : lanes_[l].spec->receivers) {
-      auto& peer = peers_[rank];
-      if (settled(peer.state)) continue;
-      const TimePoint expires =
-          std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
+      if (settled(peers_[rank].state)) continue;
+      const TimePoint expires = deadlines_->expires(rank);
       if (expires <= now) {
-        const bool silent = peer.last_heard + settings_.timeout <= now;
+        const bool silent = deadlines_->silent(rank, now);
+        deadlines_->give_up(rank, epoch_, round_);
         send_evict(rank, epoch_, round_);
         settle(rank, ReceiverState::evicted);
         if (silent) port_.disconnect(rank);

@@ -4,8 +4,8 @@
 // to; a lane (one group, or one unicast copy) advances to the smallest credit of its receivers, at
 // the planned rate. NACKed frames go out again, by unicast when one receiver asked and by the group
 // when several did. When a lane has sent everything, TAIL is repeated to each of its receivers
-// until it acknowledges. A receiver that is silent for `timeout`, or makes no progress for twice
-// that long, is evicted, so that nobody waits for the dead.
+// until it acknowledges. A receiver that is silent for `timeout`, or makes no progress on any
+// stream for twice that long (peer_deadlines.h), is evicted, so that nobody waits for the dead.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "multicast/frame_port.h"
+#include "multicast/peer_deadlines.h"
 #include "multicast/repair_queue.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
@@ -46,6 +47,9 @@ struct SendSettings {
   std::uint16_t stream = 0;
   /// When each lane may send again, shared with other sessions of the same lanes; null: its own.
   std::vector<TimePoint>* pace = nullptr;
+  /// Of the receivers, shared with the other streams' sessions, whose timeout counts then; must
+  /// outlive the session. Null: its own.
+  PeerDeadlines* deadlines = nullptr;
   /// Receivers learn of the round from its first TAIL, which goes out at once.
   bool invites = false;
 };
@@ -86,7 +90,7 @@ class SendSession {
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
                   TimePoint now) noexcept;
   /// Any checked frame from a rank shows that it lives.
-  void heard(Rank from, TimePoint now) noexcept { peers_[from].last_heard = now; }
+  void heard(Rank from, TimePoint now) noexcept { deadlines_->heard(from, now); }
   /// The rank is known to be dead: it is owed nothing any more, now and in later rounds.
   void drop(Rank rank) noexcept;
   /// The rank is no receiver of this round any more: it is told so by EVICT, and told again when it
@@ -123,7 +127,7 @@ class SendSession {
     std::uint64_t credit_bytes = 0;   ///< Bytes [0, credit_bytes) of that round may be sent.
     std::uint32_t first_missing = 0;  ///< By its latest NACK.
     bool final_tail_sent = false;
-    TimePoint last_heard{}, last_progress{}, next_tail{};
+    TimePoint next_tail{};
     Duration tail_interval{};
   };
   struct Lane {
@@ -143,6 +147,8 @@ class SendSession {
   };
 
   static constexpr std::size_t kTailBytesMax = 8 + kLocationBytes;
+  /// Begins to wait for the receiver; false if it is settled already.
+  bool expect(Rank rank, TimePoint now) noexcept;
   void activate(Rank rank) noexcept;
   /// Writes a tail's payload and returns its size.
   std::size_t tail_payload(const Lane& lane, std::uint64_t digest,
@@ -176,6 +182,8 @@ class SendSession {
   Kbps wire_kbps_ = 1;
   std::uint16_t flags_ = 0;  ///< Of all data.
   std::vector<Peer> peers_;
+  PeerDeadlines own_deadlines_;  ///< Unless they are shared.
+  PeerDeadlines* deadlines_;
   std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
   std::size_t lane_count_ = 0;
   std::uint32_t unsettled_ = 0;

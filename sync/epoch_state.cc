@@ -97,8 +97,7 @@ void make_ways(EpochState& epoch, const Ids& ids, const FramePort& port) {
       ways.senders.push_back(program.peers_of(leg).front());
       ways.parts.push_back(leg.part);
       ways.combine = leg.combine;
-      // In a phase of sums, inner nodes wait for others; after it all do.
-      ways.relays = program.phases > 1;
+      ways.relays = ways.relays || leg.relayed;
     }
     for (const Leg& leg : program.legs_of(slot)) {
       if (leg.kind == Leg::Kind::send) add_send(epoch, slot, leg, ids, port);
@@ -194,6 +193,8 @@ Result<void> prepare(EpochState& epoch, FramePort& port, const DriverConfig& con
                      std::to_string(port.streams()) + " streams");
   }
   const auto& caps = port.transport().capabilities();
+  epoch.receivers = PeerDeadlines::of_receivers(config.world, config.timeout);
+  epoch.senders = PeerDeadlines::of_senders(config.world, config.timeout);
   for (std::size_t s = 0; s < streams; ++s) {
     const auto& shape = memory.layers()[epoch.layer_of(s)].whole;
     ReceiveSettings in = receive_settings(epoch, port, config, most);
@@ -203,6 +204,8 @@ Result<void> prepare(EpochState& epoch, FramePort& port, const DriverConfig& con
                      static_cast<std::uint32_t>(most.lanes)};
     out.stream = in.stream;
     // Layers take turns on the same ways.
+    out.deadlines = &*epoch.receivers;
+    in.deadlines = &*epoch.senders;
     out.pace = epoch.layers > 1 ? &memory.pace(epoch.phase_of(s), most.lanes) : nullptr;
     out.invites = program.online.has_value();
     epoch.streams.push_back({std::make_unique<SendSession>(port, out),

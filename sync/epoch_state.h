@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "multicast/receive_session.h"
@@ -46,6 +47,7 @@ struct EpochState {
   // Completed by prepare():
   std::vector<InGroup> memberships;
   std::vector<Ways> ways;       ///< By slot of the cycle, then phase.
+  std::optional<PeerDeadlines> receivers, senders;  ///< Of all streams.
   std::vector<Stream> streams;  ///< By phase, then layer; the number is that in frames.
   std::size_t layers = 1;
   std::uint32_t first_round = 0;  ///< Known from when it is in force.

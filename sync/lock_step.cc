@@ -146,7 +146,7 @@ void LockStep::begin_layer(std::size_t layer, TimePoint now) noexcept {
       round.ready.push_back({&waiting, phase, all, all.first == all.end});  // set-up: reserved
     }
     auto& receiver = *current_->stream_of(phase, layer).receiver;
-    receiver.share(static_cast<std::uint32_t>(senders), ways.relays);
+    receiver.share(static_cast<std::uint32_t>(senders), ways.relays, now);
     receiver.begin(now, program.epoch, round_, ways.senders, memory.shape.bytes, ways.parts);
   }
 }

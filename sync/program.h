@@ -40,6 +40,7 @@ struct Leg {
   Source source = Source::snapshot;
   Combine combine = Combine::add;
   bool patch = false;            ///< A unicast copy beside the group that carries the rest.
+  bool relayed = false;          ///< Of a receive leg: what comes depends on other ranks, too.
   std::uint16_t phase = 0;
   std::uint16_t fed_by = 0;      ///< Sources other than snapshot: the phase.
   /// Sources sum and mean: contributions that make a frame ready. Later ones are left out, so fewer

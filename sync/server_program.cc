@@ -76,7 +76,7 @@ Result<Program> server_program(const View& view, std::uint32_t servers, std::uin
       out.send_groups = {base + s};
     } else {
       out.send_each({.phase = kGather, .part = part}, {&server, 1});
-      out.receive({.combine = Leg::Combine::replace, .phase = kHandOut, .part = part}, server);
+      out.receive({.combine = Leg::Combine::replace, .relayed = true, .phase = kHandOut, .part = part}, server);
       out.receive_groups.push_back(base + s);
     }
   }

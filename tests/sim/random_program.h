@@ -108,7 +108,10 @@ inline Program program_of(const Drawing& drawing, std::uint32_t epoch, Rank self
     const auto& tree = drawing.trees[t];
     const auto up = static_cast<std::uint16_t>(2 * t), down = static_cast<std::uint16_t>(2 * t + 1);
     const auto children = children_of(tree.up, self);
-    for (const Rank child : children) out.receive({.phase = up, .part = tree.part}, child);
+    for (const Rank child : children) {
+      const bool leaf = children_of(tree.up, child).empty();
+      out.receive({.relayed = !leaf, .phase = up, .part = tree.part}, child);
+    }
     auto expects = static_cast<std::uint16_t>(children.size());
     if (tree.quorum) expects = static_cast<std::uint16_t>((children.size() + 1) / 2);
     if (self != tree.root) {
@@ -118,7 +121,7 @@ inline Program program_of(const Drawing& drawing, std::uint32_t epoch, Rank self
                     .expects = expects,
                     .part = tree.part};
       out.send_each(leg, {&tree.up[self], 1});
-      out.receive({.combine = Leg::Combine::replace, .phase = down, .part = tree.part},
+      out.receive({.combine = Leg::Combine::replace, .relayed = true, .phase = down, .part = tree.part},
                   tree.down[self]);
     }
     Leg leg{.source = self == tree.root ? Leg::Source::mean : Leg::Source::arrived,

@@ -147,6 +147,7 @@ void SimTransport::accept(const SendRequest& request) {
   Posted& posted = sends_.push_slot();
   posted.user = request.user;
   posted.status = check_sizes(request, total);
+  if (posted.status == Status::oversize) core_.note_oversize(rank_);
   if (posted.status == Status::ok) posted.status = check_slices(request);
   if (posted.status == Status::ok) posted.status = resolve(request.destination, posted);
   if (posted.status == Status::ok) {
