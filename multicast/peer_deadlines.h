@@ -44,6 +44,12 @@ class PeerDeadlines {
   /// The peer moved on, or it is not the peer that is waited for.
   void progressed(Rank rank, TimePoint now) noexcept { peers_[rank].progressed = now; }
 
+  /// This rank did not look for a while (its process was stopped), so nothing that it missed counts
+  /// against anybody.
+  void start_anew(TimePoint now) noexcept {
+    for (Peer& peer : peers_) peer.heard = peer.progressed = now;
+  }
+
   /// When the peer, which is waited for, is overdue unless it is heard or moves before.
   TimePoint expires(Rank rank) const noexcept {
     const Peer& peer = peers_[rank];

@@ -209,8 +209,11 @@ void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
 
 std::size_t Driver::progress(TimePoint now) noexcept {
   if (mail_.failed()) return 0;
+  // A turn comes every few milliseconds unless the whole process is stopped.
+  const Duration gap = now - std::exchange(last_turn_, now);
   std::size_t done = read_mail();
   done += poll_transport(now);
+  if (gap > config_.timeout / 4) windows_->start_deadlines_anew(now);
   done += windows_->progress(now);
   port_->flush();
   if (port_->broken()) {

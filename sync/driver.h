@@ -112,6 +112,7 @@ class Driver {
   std::unique_ptr<RoundReports> reports_;
   std::unique_ptr<Windows> windows_;
   Kbps planned_rate_ = 0;  ///< By the latest plan.
+  TimePoint last_turn_{};
   std::vector<Completion> completions_;
   std::vector<ReceiveRequest> returns_;
 };

@@ -164,8 +164,8 @@ ReceiveSettings receive_settings(const EpochState& epoch, const FramePort& port,
 
 bool EpochState::hears(std::uint32_t round, Rank rank) const noexcept {
   for (std::size_t phase = 0; phase < program.phases; ++phase) {
-    const auto& senders = ways_of(round, phase).senders;
-    if (std::find(senders.begin(), senders.end(), rank) != senders.end()) return true;
+    const auto& heard = ways_of(round, phase).senders;
+    if (std::find(heard.begin(), heard.end(), rank) != heard.end()) return true;
   }
   return false;
 }

@@ -65,6 +65,11 @@ struct EpochState {
   std::size_t layer_of(std::size_t stream) const noexcept { return stream % layers; }
   /// Whether that round hears the rank at all.
   bool hears(std::uint32_t round, Rank rank) const noexcept;
+  /// See PeerDeadlines.
+  void start_deadlines_anew(TimePoint now) noexcept {
+    senders->start_anew(now);
+    receivers->start_anew(now);
+  }
   /// The rank takes part in no round any more.
   void drop(Rank rank) noexcept;
 };

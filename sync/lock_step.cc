@@ -62,6 +62,12 @@ void LockStep::lose(Rank rank) noexcept {
   }
 }
 
+void LockStep::start_deadlines_anew(TimePoint now) noexcept {
+  for (EpochState* epoch : {current_.get(), pending_.get()}) {
+    if (epoch != nullptr) epoch->start_deadlines_anew(now);
+  }
+}
+
 EpochState* LockStep::find(std::uint32_t epoch) noexcept {
   for (EpochState* state : {current_.get(), pending_.get()}) {
     if (state != nullptr && state->program.epoch == epoch) return state;

@@ -33,6 +33,7 @@ class LockStep final : public Windows {
   bool offered() const noexcept override { return pending_ != nullptr; }
   std::size_t read_mail() noexcept override;
   void lose(Rank rank) noexcept override;
+  void start_deadlines_anew(TimePoint now) noexcept override;
   EpochState* find(std::uint32_t epoch) noexcept override;
   EpochState* fallback() noexcept override { return current_.get(); }
   void note_alive(const FrameHeader& header, TimePoint now) noexcept override;

@@ -73,14 +73,17 @@ void RoundReports::fill_peers(RoundReport& report, const EpochState& own,
                               bool both_ways) const noexcept {
   report.receivers.clear();
   report.given_up.clear();
+  report.complete = true;
   for (Rank rank = 0; rank < config_.world; ++rank) {
     const ReceiverState to = reached(own, rank);
     const SenderState from = both_ways ? heard(own, rank) : SenderState::none;
+    const bool unheard = from == SenderState::silent || from == SenderState::lost ||
+                         from == SenderState::evicted_us;
+    report.complete = report.complete && !unheard;
     // Capacity for every rank was reserved at construction.
     if (to == ReceiverState::acked) report.receivers.push_back(rank);  // set-up: reserved
     const bool given_up = to == ReceiverState::evicted || to == ReceiverState::lost ||
-                          to == ReceiverState::gave_up || from == SenderState::silent ||
-                          from == SenderState::lost || from == SenderState::evicted_us;
+                          to == ReceiverState::gave_up || unheard;
     if (given_up) report.given_up.push_back(rank);  // set-up: reserved
   }
 }

@@ -36,6 +36,8 @@ class Windows {
   /// Follows what the control thread says of the offer. Work done.
   virtual std::size_t read_mail() noexcept = 0;
   virtual void lose(Rank rank) noexcept = 0;
+  /// This process was stopped for a while: silence until now is nobody's fault.
+  virtual void start_deadlines_anew(TimePoint now) noexcept = 0;
   /// The epoch of a frame's number, or null. Control frames of epochs that are over are answered by
   /// fallback().
   virtual EpochState* find(std::uint32_t epoch) noexcept = 0;

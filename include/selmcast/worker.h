@@ -55,6 +55,9 @@ struct RoundReport {
   std::uint32_t membership_changes = 0;  ///< Groups joined and left since the last report.
   bool verified = false;                 ///< Every sender's digest matched what was merged.
   std::vector<Rank> given_up;            ///< Peers given up in this round (dead or silent).
+  /// All that this rank was to hear in the round has arrived; false: somebody whom it hears was
+  /// given up, and what it holds is the mean over the others where that one's part is missing.
+  bool complete = true;
 };
 
 /// What the epoch in force says about the whole job.

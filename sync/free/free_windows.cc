@@ -78,6 +78,13 @@ void FreeWindows::lose(Rank rank) noexcept {
   look_ = true;
 }
 
+void FreeWindows::start_deadlines_anew(TimePoint now) noexcept {
+  for (EpochState* epoch : {older_.get(), newer_.get()}) {
+    if (epoch != nullptr) epoch->start_deadlines_anew(now);
+  }
+  clock_.others().start_anew(now);
+}
+
 EpochState* FreeWindows::find(std::uint32_t epoch) noexcept {
   for (EpochState* state : {newer_.get(), older_.get()}) {
     if (state != nullptr && state->program.epoch == epoch) return state;

@@ -67,6 +67,7 @@ class FreeWindows final : public Windows {
   bool offered() const noexcept override { return older_ != nullptr; }
   std::size_t read_mail() noexcept override;
   void lose(Rank rank) noexcept override;
+  void start_deadlines_anew(TimePoint now) noexcept override;
   EpochState* find(std::uint32_t epoch) noexcept override;
   EpochState* fallback() noexcept override { return nullptr; }
   void note_alive(const FrameHeader& header, TimePoint now) noexcept override;

@@ -119,8 +119,11 @@ void DeltaExchange::depart(bool last) {
   }
   says_all_last_ = says_all_last_ && last;
   stream_[values_ + kLastWord] = !last ? 0.0F : says_all_last_ ? 2.0F : 1.0F;
+  // What this rank lacks others may have: as if the sets differed, nobody merges, and everything is
+  // exchanged again.
+  const float doubt = std::exchange(doubts_, false) ? 1.0F : 0.0F;
   stream_[values_ + kFingerprintWord] =
-      coordinates_ ? static_cast<float>(coordinates_->fingerprint()) : 0.0F;
+      coordinates_ ? static_cast<float>(coordinates_->fingerprint()) + doubt : 0.0F;
 }
 
 void DeltaExchange::arrive() {

@@ -64,6 +64,9 @@ class DeltaExchange {
   std::uint32_t flush_rounds() const noexcept;
   /// Makes the next flush_rounds() rounds exchange every coordinate once.
   void begin_flush() noexcept;
+  /// The last round lacked something here: the next one merges nothing, at any rank, and counts as
+  /// one of different sets.
+  void doubt() noexcept { doubts_ = true; }
 
   std::span<const float> agreed() const noexcept { return agreed_; }
   /// Own changes that are neither merged nor under way, the application's last ones excluded.
@@ -88,6 +91,7 @@ class DeltaExchange {
   std::vector<float> under_way_, change_;  ///< With coordinates only.
   std::uint32_t blocks_left_ = 0, mismatches_ = 0;
   bool all_last_ = false, says_all_last_ = false, ended_ = false;
+  bool doubts_ = false;
 };
 
 }  // namespace selmcast

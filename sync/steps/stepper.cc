@@ -164,15 +164,27 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     do {
       if (auto ok = run(true); !ok) return std::move(ok).error();
       // What a server would have handed out is this rank's own word where the server died.
-      if (exchange_->all_last() && reports.back().given_up.empty()) exchange_->say_all_last();
+      if (exchange_->all_last() && reports.back().complete) exchange_->say_all_last();
     } while (!exchange_->ended());
   } else if (steps_ > 0) {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }
   if (!exchange_ || exchange_->flush_rounds() == 0) return reports;
-  exchange_->begin_flush();
-  for (std::uint32_t r = exchange_->flush_rounds(); r > 0; --r) {
-    if (auto ok = run(true); !ok) return std::move(ok).error();
+  // Once more where a rank that died had been heard by some of the others only. What was lost in the
+  // last of the rounds is told in a round of the view without the dead one: the second one after it.
+  constexpr std::uint32_t kConfirming = 2;
+  for (bool again = true; again;) {
+    again = false;
+    exchange_->begin_flush();
+    for (std::uint32_t r = exchange_->flush_rounds() + kConfirming; r > 0; --r) {
+      const auto mismatches = exchange_->mismatches();
+      if (auto ok = run(true); !ok) return std::move(ok).error();
+      if (!reports.back().complete) {
+        exchange_->doubt();
+      } else if (exchange_->mismatches() != mismatches) {
+        again = true;
+      }
+    }
   }
   return reports;
 }
