@@ -122,6 +122,7 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
                            std::optional<LinkTable> links) {
   WorkerConfig config;
   config.rendezvous = place.rendezvous;
+  config.host_store = false;  // The command does, to read the results, or its launcher.
   config.rank = place.rank;
   config.world = place.world;
   config.transport = options.transport;

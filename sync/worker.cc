@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "sync/control_thread.h"
+#include "sync/hosted_store.h"
 #include "sync/links.h"
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
@@ -53,9 +54,16 @@ class EngineRounds final : public Rounds {
 
 class JoinedWorker final : public Worker {
  public:
-  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<Rendezvous> store)
-      : config_(std::move(config)), policy_(std::move(policy)), store_(std::move(store)) {}
-  ~JoinedWorker() override { shut_down(false); }
+  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<StoreServer> server,
+               std::unique_ptr<Rendezvous> store)
+      : config_(std::move(config)),
+        policy_(std::move(policy)),
+        server_(std::move(server)),
+        store_(std::move(store)) {}
+  ~JoinedWorker() override {
+    shut_down(false);
+    end_store(false);
+  }
 
   Result<void> open();
   Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
@@ -111,6 +119,7 @@ class JoinedWorker final : public Worker {
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
   void shut_down(bool goodbye);
+  void end_store(bool goodbye);
   Result<void> add_values(const Rendezvous& store, const std::string& key,
                           std::span<const std::byte> ranks, std::vector<double>& sums) const;
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
@@ -118,7 +127,8 @@ class JoinedWorker final : public Worker {
 
   WorkerConfig config_;
   Policy policy_;
-  std::unique_ptr<Rendezvous> store_;  ///< Until the control thread takes it.
+  std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
+  std::unique_ptr<Rendezvous> store_;    ///< Until the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -340,11 +350,13 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 Result<void> JoinedWorker::leave() {
   if (control_ == nullptr) {
     if (store_ != nullptr) store_->leave();
+    end_store(true);
     return {};
   }
   // Others may still need repairs and acknowledgements of the last round from this rank.
   auto met = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
   shut_down(met.has_value());
+  end_store(met.has_value());
   return met;
 }
 
@@ -355,6 +367,17 @@ void JoinedWorker::shut_down(bool goodbye) {
     transport_->wake();
     driver_.join();
   }
+}
+
+void JoinedWorker::end_store(bool goodbye) {
+  if (server_ == nullptr) return;
+  // Others take it that this rank is lost as soon as it goes without goodbye, not when its store
+  // does.
+  if (!goodbye) server_->declare_lost(config_.rank);
+  const Duration patience =
+      goodbye ? config_.timeout : std::min<Duration>(config_.timeout, kLastWords);
+  wait_for_departure(*server_, config_.world, patience);
+  server_.reset();
 }
 
 }  // namespace
@@ -373,12 +396,18 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
   }
-  auto address = parse_store_address(config.rendezvous);
+  auto address = parse_rendezvous(config.rendezvous);
   if (!address) return std::move(address).error();
+  std::unique_ptr<StoreServer> server;
+  if (config.rank == 0 && config.host_store) {
+    auto hosted = host_store(*address, config.world, "set WorkerConfig::host_store = false");
+    if (!hosted) return std::move(hosted).error();
+    server = std::move(hosted).value();
+  }
   auto store = connect_store(*address, config.rank, config.world, config.timeout);
   if (!store) return std::move(store).error();
-  auto worker =
-      std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(store).value());
+  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(server),
+                                               std::move(store).value());
   if (auto ok = worker->open(); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));
 }

@@ -20,7 +20,12 @@ struct LinkTable {
 };
 
 struct WorkerConfig {
-  std::string rendezvous;  ///< `tcp://HOST:PORT` or `file:PATH`; a store must listen there.
+  /// `tcp://HOST:PORT` or `file:PATH`: where the ranks find each other, the same for all. HOST is
+  /// an address of rank 0's host, or of the one where `selmcast store` runs.
+  std::string rendezvous;
+  /// Rank 0's Worker serves the rendezvous itself, until the other ranks have left. False: another
+  /// process does (`selmcast store`, a launcher). The other ranks ignore it.
+  bool host_store = true;
   Rank rank = 0;
   std::uint32_t world = 1;
   std::string transport = "auto";  ///< auto, shm, uring.
@@ -85,7 +90,8 @@ struct PlanReport {
 /// bytes.
 class Worker {
  public:
-  /// Blocks until all ranks joined, at most `timeout`. Errors name the rank, address or field.
+  /// Blocks until all ranks joined, at most `timeout`, in whatever order they start. Errors name
+  /// the rank, address or field.
   static Result<std::unique_ptr<Worker>> join(const WorkerConfig& config);
   virtual ~Worker() = default;
 
@@ -155,7 +161,9 @@ class Worker {
   virtual Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) = 0;
   /// Publishes bytes under `result/<rank>/<tag>` for whoever hosts the store.
   virtual Result<void> publish(std::string tag, std::span<const std::byte> value) = 0;
-  /// Leaves the job in good order. The destructor without it counts as a loss of this rank.
+  /// Leaves the job in good order. The destructor without it counts as a loss of this rank. Where
+  /// this rank hosts the store, returns when all others have left or are lost, after at most one
+  /// `timeout` more (the destructor alone: 2 s); those who are still there then lose the store.
   virtual Result<void> leave() = 0;
 };
 

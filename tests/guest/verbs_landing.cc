@@ -60,6 +60,7 @@ std::vector<Outcome> verified_job(const std::string& policy, std::size_t count, 
   for (Rank rank = 0; rank < kRanks; ++rank) {
     WorkerConfig config;
     config.rendezvous = "file:" + address.path;
+    config.host_store = false;
     config.rank = rank;
     config.world = kRanks;
     config.transport = "verbs";
