@@ -97,17 +97,21 @@ void add_worker_command(CLI::App& app, int& exit_status) {
   sub->add_option("--rendezvous", command->place.rendezvous,
                   "tcp://HOST:PORT or file:PATH; rank 0 serves it there")
       ->required();
-  sub->add_option("--interface,--device", command->place.interface,
-                  "Network interface or RDMA device to use");
+  sub->add_option(
+      "--interface,--device", command->place.interface,
+      "Network interface or RDMA device; without it, the one that leads to the rendezvous");
   sub->add_flag("--external-store", command->external_store,
                 "Another process serves the rendezvous (`selmcast store`, a launcher)");
   add_run_options(*sub, command->options);
-  sub->get_option("--transport")->description("auto, shm, uring or verbs");
+  sub->get_option("--transport")
+      ->description(
+          "auto, shm, uring or verbs; auto: shm if all ranks are on one host and name no interface "
+          "or MTU, else verbs if all have a device, else uring");
   sub->footer(
       "Example, on two hosts:\n"
-      "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"
       "    --model resnet50 --policy select=all --json result.json\n"
-      "  selmcast worker --rank 1 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "  selmcast worker --rank 1 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"
       "    --model resnet50 --policy select=all");
   sub->callback([command, &exit_status] {
     if (auto ok = run_worker(*command); !ok) exit_status = print_error(ok.error());

@@ -11,7 +11,7 @@
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
 #include "sync/steps/stepper.h"
-#include "transport/open.h"
+#include "transport/choose.h"
 
 namespace selmcast {
 
@@ -65,7 +65,7 @@ class JoinedWorker final : public Worker {
     end_store(false);
   }
 
-  Result<void> open();
+  Result<void> open(const StoreAddress& at);
   Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
   void push_layer(std::size_t layer) override {
@@ -98,6 +98,7 @@ class JoinedWorker final : public Worker {
   std::vector<std::string> notices() const override {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
+    if (!notice_.empty()) out.push_back(notice_);
     for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
     if (engine_ == nullptr) return out;
     if (std::string notice = engine_->landing_notice(); !notice.empty()) {
@@ -118,6 +119,7 @@ class JoinedWorker final : public Worker {
   EngineConfig engine_config(std::span<const std::size_t> layers) const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
+  Error on_its_way(Error error) const;
   void shut_down(bool goodbye);
   void end_store(bool goodbye);
   Result<void> add_values(const Rendezvous& store, const std::string& key,
@@ -133,6 +135,8 @@ class JoinedWorker final : public Worker {
   std::vector<RosterEntry> roster_;
   LinkTable links_;
   std::unique_ptr<Transport> transport_;
+  std::string notice_;  ///< What transport=auto chose and why.
+  std::string way_;     ///< Which interface was taken and why, where none was named.
   std::unique_ptr<Engine> engine_;
   std::optional<EngineRounds> rounds_;
   std::optional<Stepper> stepper_;
@@ -143,7 +147,15 @@ class JoinedWorker final : public Worker {
   std::thread driver_;
 };
 
-Result<void> JoinedWorker::open() {
+/// An address that others cannot reach is often one of the wrong interface.
+Error JoinedWorker::on_its_way(Error error) const {
+  if (way_.empty()) return error;
+  error.message += "; on rank " + std::to_string(config_.rank) + " " + way_ +
+                   " (WorkerConfig::interface, --interface name another)";
+  return error;
+}
+
+Result<void> JoinedWorker::open(const StoreAddress& at) {
   auto job = agree_on_job(*store_, config_.timeout);
   if (!job) return std::move(job).error();
   job_ = *job;
@@ -154,9 +166,12 @@ Result<void> JoinedWorker::open() {
   open.interface = config_.interface;
   open.mtu = config_.mtu;
   open.landing = policy_.mix == MixKind::cumulative;
-  auto transport = open_transport(config_.transport, open);
-  if (!transport) return std::move(transport).error();
-  transport_ = std::move(transport).value();
+  auto chosen =
+      choose_transport(*store_, at, {config_.transport, open, host_identity(), config_.timeout});
+  if (!chosen) return std::move(chosen).error();
+  transport_ = std::move(chosen->transport);
+  notice_ = std::move(chosen->notice);
+  way_ = std::move(chosen->way);
   const auto& caps = transport_->capabilities();
   auto roster = exchange_roster(*store_,
                                 RosterEntry{caps.name, to_string(policy_), host_identity(),
@@ -164,8 +179,11 @@ Result<void> JoinedWorker::open() {
                                 config_.timeout);
   if (!roster) return std::move(roster).error();
   roster_ = std::move(roster).value();
+  if (chosen->only_here) {
+    if (auto ok = check_one_host(roster_); !ok) return on_its_way(std::move(ok).error());
+  }
   auto links = agree_on_links(*store_, *transport_, roster_, config_, job_);
-  if (!links) return std::move(links).error();
+  if (!links) return on_its_way(std::move(links).error());
   links_ = std::move(links).value();
   return {};
 }
@@ -236,7 +254,7 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
       },
       kStartTimeouts * config_.timeout, "for the first view of the job");
-  if (!ready) return ready;
+  if (!ready) return on_its_way(std::move(ready).error());
   // Switches learn of new members with a delay; frames sent before would be lost or flooded.
   std::this_thread::sleep_for(transport_->capabilities().join_settle);
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
@@ -408,7 +426,7 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
   if (!store) return std::move(store).error();
   auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(server),
                                                std::move(store).value());
-  if (auto ok = worker->open(); !ok) return std::move(ok).error();
+  if (auto ok = worker->open(*address); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));
 }
 

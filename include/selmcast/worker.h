@@ -28,8 +28,13 @@ struct WorkerConfig {
   bool host_store = true;
   Rank rank = 0;
   std::uint32_t world = 1;
-  std::string transport = "auto";  ///< auto, shm, uring.
-  std::string interface;           ///< Network interface or RDMA device; empty picks one.
+  /// shm, uring, verbs, or auto: what another rank names; else shm, if all ranks are on one host,
+  /// can map each other's memory and name neither interface nor mtu; else verbs, if every rank has
+  /// a usable RDMA device; else uring. notices() say which and why.
+  std::string transport = "auto";
+  /// Network interface or RDMA device; empty takes the one by which the kernel reaches the store's
+  /// host (lo only if the store is on this one).
+  std::string interface;
   std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
   std::string policy;              ///< Policy string; empty = every axis at its default.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
