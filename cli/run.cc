@@ -26,7 +26,7 @@ LaunchSpec launch_spec(const RunCommand& command, Progress& progress) {
   spec.timeout = timeout_of(command.options);
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "worker");
-  spec.child_arguments.emplace_back("--launched");
+  spec.child_arguments.emplace_back("--external-store");
   spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&progress](std::string_view, std::span<const std::byte> value) {
     WireReader in(value);

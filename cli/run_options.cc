@@ -36,7 +36,11 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   what->require_option(1);
   command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
       ->capture_default_str();
-  command.add_option("--transport", o.transport, "auto, shm, uring, verbs or sim")
+  command
+      .add_option(
+          "--transport", o.transport,
+          "auto, shm, uring, verbs or sim; auto: shm, or with an interface or MTU named, or "
+          "ranks on several hosts, verbs where all have a device, else uring")
       ->capture_default_str();
   command.add_option("--links", o.links_file,
                      "JSON file with tx_kbps and rx_kbps of each rank; "

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/common.h"
 #include "sync/sim_job.h"
 
 namespace selmcast {
@@ -122,6 +123,7 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
                            std::optional<LinkTable> links) {
   WorkerConfig config;
   config.rendezvous = place.rendezvous;
+  config.host_store = false;  // The command does, to read the results, or its launcher.
   config.rank = place.rank;
   config.world = place.world;
   config.transport = options.transport;
@@ -136,6 +138,15 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
   return config;
 }
 
+void print_joining(const Worker& worker, const std::string& policy) {
+  const auto parsed = parse_policy(policy);
+  if (worker.rank() != 0 || !parsed) return;
+  const auto& known = parsed->notices;
+  for (const std::string& notice : worker.notices()) {
+    if (std::find(known.begin(), known.end(), notice) == known.end()) print_notice(notice);
+  }
+}
+
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   drop_old_dump(options, place.rank);
   auto links = load_links(options, place.world);
@@ -144,6 +155,7 @@ Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   if (!parameters) return std::move(parameters).error();
   auto worker = Worker::join(worker_config(options, place, std::move(links).value()));
   if (!worker) return std::move(worker).error();
+  print_joining(**worker, options.policy);
   if (auto ok = (*worker)->add_parameters(*parameters); !ok) return ok.error();
   if (auto ok = agree_on_rounds(**worker, options.rounds); !ok) return ok.error();
   auto result = run_rounds(**worker, options, *parameters);

@@ -210,6 +210,7 @@ Result<void> train_worker(TrainCommand& command) {
   if (!links) return std::move(links).error();
   auto worker = Worker::join(worker_config(command.options.job, place, std::move(*links)));
   if (!worker) return std::move(worker).error();
+  print_joining(**worker, command.options.job.policy);
   const auto options = trainer_options(command.options, *task, place.rank);
   if (!options) return options.error();
   auto trained = train_rank(**worker, *task, *options);

@@ -6,11 +6,12 @@
 #include <thread>
 
 #include "sync/control_thread.h"
+#include "sync/hosted_store.h"
 #include "sync/links.h"
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
 #include "sync/rank_runtime.h"
-#include "transport/open.h"
+#include "transport/choose.h"
 
 namespace selmcast {
 
@@ -23,11 +24,18 @@ constexpr int kStartTimeouts = 3;
 
 class JoinedWorker final : public Worker {
  public:
-  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<Rendezvous> store)
-      : config_(std::move(config)), policy_(std::move(policy)), store_(std::move(store)) {}
-  ~JoinedWorker() override { shut_down(false); }
+  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<StoreServer> server,
+               std::unique_ptr<Rendezvous> store)
+      : config_(std::move(config)),
+        policy_(std::move(policy)),
+        server_(std::move(server)),
+        store_(std::move(store)) {}
+  ~JoinedWorker() override {
+    shut_down(false);
+    end_store(false);
+  }
 
-  Result<void> open();
+  Result<void> open(const StoreAddress& at);
   Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
   void push_layer(std::size_t layer) override {
@@ -60,6 +68,7 @@ class JoinedWorker final : public Worker {
   std::vector<std::string> notices() const override {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
+    if (!notice_.empty()) out.push_back(notice_);
     for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
     return out;
   }
@@ -76,7 +85,9 @@ class JoinedWorker final : public Worker {
   DriverConfig driver_config() const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
   void drive();
+  Error on_its_way(Error error) const;
   void shut_down(bool goodbye);
+  void end_store(bool goodbye);
   Result<void> add_values(const Rendezvous& store, const std::string& key,
                           std::span<const std::byte> ranks, std::vector<double>& sums) const;
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
@@ -84,11 +95,14 @@ class JoinedWorker final : public Worker {
 
   WorkerConfig config_;
   Policy policy_;
-  std::unique_ptr<Rendezvous> store_;  ///< Until the control thread takes it.
+  std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
+  std::unique_ptr<Rendezvous> store_;    ///< Until the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
   std::unique_ptr<Transport> transport_;
+  std::string notice_;  ///< What transport=auto chose and why.
+  std::string way_;     ///< Which interface was taken and why, where none was named.
   DriverRounds rounds_;
   std::unique_ptr<RankRuntime> runtime_;
   std::unique_ptr<ControlThread> control_;
@@ -99,7 +113,15 @@ class JoinedWorker final : public Worker {
   std::thread thread_;  ///< The driver's.
 };
 
-Result<void> JoinedWorker::open() {
+/// An address that others cannot reach is often one of the wrong interface.
+Error JoinedWorker::on_its_way(Error error) const {
+  if (way_.empty()) return error;
+  error.message += "; on rank " + std::to_string(config_.rank) + " " + way_ +
+                   " (WorkerConfig::interface, --interface name another)";
+  return error;
+}
+
+Result<void> JoinedWorker::open(const StoreAddress& at) {
   auto job = agree_on_job(*store_, config_.timeout);
   if (!job) return std::move(job).error();
   job_ = *job;
@@ -109,9 +131,12 @@ Result<void> JoinedWorker::open() {
   open.world = config_.world;
   open.interface = config_.interface;
   open.mtu = config_.mtu;
-  auto transport = open_transport(config_.transport, open);
-  if (!transport) return std::move(transport).error();
-  transport_ = std::move(transport).value();
+  auto chosen =
+      choose_transport(*store_, at, {config_.transport, open, host_identity(), config_.timeout});
+  if (!chosen) return std::move(chosen).error();
+  transport_ = std::move(chosen->transport);
+  notice_ = std::move(chosen->notice);
+  way_ = std::move(chosen->way);
   const auto& caps = transport_->capabilities();
   auto roster = exchange_roster(*store_,
                                 RosterEntry{caps.name, to_string(policy_), host_identity(),
@@ -119,8 +144,11 @@ Result<void> JoinedWorker::open() {
                                 config_.timeout);
   if (!roster) return std::move(roster).error();
   roster_ = std::move(roster).value();
+  if (chosen->only_here) {
+    if (auto ok = check_one_host(roster_); !ok) return on_its_way(std::move(ok).error());
+  }
   auto links = agree_on_links(*store_, *transport_, roster_, config_, job_);
-  if (!links) return std::move(links).error();
+  if (!links) return on_its_way(std::move(links).error());
   links_ = std::move(links).value();
   return {};
 }
@@ -181,7 +209,7 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
       },
       kStartTimeouts * config_.timeout, "for the first view of the job");
-  if (!ready) return ready;
+  if (!ready) return on_its_way(std::move(ready).error());
   // Switches learn of new members with a delay; frames sent before would be lost or flooded.
   std::this_thread::sleep_for(transport_->capabilities().join_settle);
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
@@ -295,11 +323,13 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 Result<void> JoinedWorker::leave() {
   if (control_ == nullptr) {
     if (store_ != nullptr) store_->leave();
+    end_store(true);
     return {};
   }
   // Others may still need repairs and acknowledgements of the last round from this rank.
   auto met = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
   shut_down(met.has_value());
+  end_store(met.has_value());
   return met;
 }
 
@@ -310,6 +340,17 @@ void JoinedWorker::shut_down(bool goodbye) {
     transport_->wake();
     thread_.join();
   }
+}
+
+void JoinedWorker::end_store(bool goodbye) {
+  if (server_ == nullptr) return;
+  // Others take it that this rank is lost as soon as it goes without goodbye, not when its store
+  // does.
+  if (!goodbye) server_->declare_lost(config_.rank);
+  const Duration patience =
+      goodbye ? config_.timeout : std::min<Duration>(config_.timeout, kLastWords);
+  wait_for_departure(*server_, config_.world, patience);
+  server_.reset();
 }
 
 }  // namespace
@@ -328,13 +369,19 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
   }
-  auto address = parse_store_address(config.rendezvous);
+  auto address = parse_rendezvous(config.rendezvous);
   if (!address) return std::move(address).error();
+  std::unique_ptr<StoreServer> server;
+  if (config.rank == 0 && config.host_store) {
+    auto hosted = host_store(*address, config.world, "set WorkerConfig::host_store = false");
+    if (!hosted) return std::move(hosted).error();
+    server = std::move(hosted).value();
+  }
   auto store = connect_store(*address, config.rank, config.world, config.timeout);
   if (!store) return std::move(store).error();
-  auto worker =
-      std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(store).value());
-  if (auto ok = worker->open(); !ok) return std::move(ok).error();
+  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(server),
+                                               std::move(store).value());
+  if (auto ok = worker->open(*address); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));
 }
 

@@ -27,8 +27,16 @@ constexpr Backend kBackends[] = {
     {"verbs", &open_verbs, "RDMA devices, multicast groups of the network", &verbs::describe_ports},
 };
 
-/// `auto` is the one that works across hosts.
-constexpr const char* kAuto = "uring";
+/// For `auto`: those that work across hosts first.
+Result<std::unique_ptr<Transport>> open_first(const TransportConfig& config) {
+  auto uring = open_uring(config);
+  if (uring) return uring;
+  if (auto verbs = open_verbs(config)) return verbs;
+  if (config.interface.empty()) {  // shm would not use it.
+    if (auto shm = open_shm(config)) return shm;
+  }
+  return uring;
+}
 
 }  // namespace
 
@@ -40,9 +48,9 @@ std::vector<std::string> transport_names() {
 
 Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
                                                   const TransportConfig& config) {
-  const std::string wanted = name == "auto" ? kAuto : name;
+  if (name == "auto") return open_first(config);
   for (const Backend& backend : kBackends) {
-    if (wanted == backend.name) return backend.open(config);
+    if (name == backend.name) return backend.open(config);
   }
   std::string allowed;
   for (const auto& known : transport_names()) allowed += (allowed.empty() ? "" : ", ") + known;

@@ -17,6 +17,7 @@ struct TransportConfig {
   /// Network interface (uring), or RDMA devices (verbs): DEVICE[:PORT[:GID_INDEX]], joined by '+'
   /// to stripe over several. Empty picks one. Error if it is missing.
   std::string interface;
+  std::uint32_t ipv4 = 0;            ///< uring: which of the interface's addresses; 0: its first.
   bool shared_receive_queue = true;  ///< verbs: one for all queue pairs, where the device can.
   /// verbs: what stays registered after its last Region, for the next of the same memory; either of
   /// them 0 keeps nothing. Memory stays pinned by it, at most this much for a transport.
@@ -38,9 +39,10 @@ struct BackendState {
   std::string reason;  ///< Why not, with the remedy; or what it found.
 };
 
-/// `name` is shm, uring, verbs, or auto (shm never: ranks may be on several hosts; auto is uring).
-/// Errors: bad_input for an unknown name or a missing interface, unavailable when the machine
-/// lacks something.
+/// `name` is shm, uring, verbs, or auto: the first that opens here of uring, verbs and shm, for a
+/// rank that has nobody to agree with (choose.h has a job agree). Errors (of auto: uring's):
+/// bad_input for an unknown name or a missing interface, unavailable when the machine lacks
+/// something.
 Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
                                                   const TransportConfig& config);
 

@@ -20,11 +20,21 @@ struct LinkTable {
 };
 
 struct WorkerConfig {
-  std::string rendezvous;  ///< `tcp://HOST:PORT` or `file:PATH`; a store must listen there.
+  /// `tcp://HOST:PORT` or `file:PATH`: where the ranks find each other, the same for all. HOST is
+  /// an address of rank 0's host, or of the one where `selmcast store` runs.
+  std::string rendezvous;
+  /// Rank 0's Worker serves the rendezvous itself, until the other ranks have left. False: another
+  /// process does (`selmcast store`, a launcher). The other ranks ignore it.
+  bool host_store = true;
   Rank rank = 0;
   std::uint32_t world = 1;
-  std::string transport = "auto";  ///< auto, shm, uring.
-  std::string interface;           ///< Network interface or RDMA device; empty picks one.
+  /// shm, uring, verbs, or auto: what another rank names; else shm, if all ranks are on one host,
+  /// can map each other's memory and name neither interface nor mtu; else verbs, if every rank has
+  /// a usable RDMA device; else uring. notices() say which and why.
+  std::string transport = "auto";
+  /// Network interface or RDMA device; empty takes the one by which the kernel reaches the store's
+  /// host (lo only if the store is on this one).
+  std::string interface;
   std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
   std::string policy;              ///< Policy string; empty = every axis at its default.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
@@ -80,7 +90,8 @@ struct PlanReport {
 /// bytes.
 class Worker {
  public:
-  /// Blocks until all ranks joined, at most `timeout`. Errors name the rank, address or field.
+  /// Blocks until all ranks joined, at most `timeout`, in whatever order they start. Errors name
+  /// the rank, address or field.
   static Result<std::unique_ptr<Worker>> join(const WorkerConfig& config);
   virtual ~Worker() = default;
 
@@ -149,7 +160,9 @@ class Worker {
   virtual Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) = 0;
   /// Publishes bytes under `result/<rank>/<tag>` for whoever hosts the store.
   virtual Result<void> publish(std::string tag, std::span<const std::byte> value) = 0;
-  /// Leaves the job in good order. The destructor without it counts as a loss of this rank.
+  /// Leaves the job in good order. The destructor without it counts as a loss of this rank. Where
+  /// this rank hosts the store, returns when all others have left or are lost, after at most one
+  /// `timeout` more (the destructor alone: 2 s); those who are still there then lose the store.
   virtual Result<void> leave() = 0;
 };
 

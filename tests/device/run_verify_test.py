@@ -38,6 +38,16 @@ class Verified(unittest.TestCase):
         document = self.check("shm", "--loss", "0.02")
         self.assertGreater(sum(one["repaired_frames"] for one in document["rounds"]), 0)
 
+    def test_auto_is_shm_on_one_host_unless_the_network_is_asked_for(self):
+        for extra, names in (([], ["shm"]), (["--interface", "lo"], ["uring"]),
+                             (["--mtu", "1500"], ["verbs", "uring"])):
+            with self.subTest(extra=extra):
+                document, errors = jobs.run("--workers", "3", "--params-bytes", "4000", "--rounds",
+                                            "1", "--policy", "select=all", *extra)
+                self.assertIn(document["transport"], names)
+                self.assertIn("rank 0: note: transport=auto chose " + document["transport"],
+                              errors)
+
     def test_uring(self):
         self.check_one_copy(self.check("uring"))
 

@@ -65,7 +65,7 @@ Result<std::unique_ptr<Transport>> UringTransport::open(const TransportConfig& c
     return bad_input("mtu " + std::to_string(config.mtu) + ": must be 0 (the interface's) or at " +
                      "least " + std::to_string(kMtuLeast));
   }
-  auto interface = find_interface(config.interface);
+  auto interface = find_interface(config.interface, config.ipv4);
   if (!interface) return interface.error();
   std::unique_ptr<UringTransport> out(new UringTransport(config.job));
   out->interface_ = *interface;

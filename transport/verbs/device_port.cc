@@ -294,6 +294,29 @@ Result<OpenedPort> open_port(const PortWish& wish) {
   return out;
 }
 
+Result<PortBehind> port_behind(const std::string& interface) {
+  auto found = devices();
+  if (!found) return std::move(found).error();
+  std::optional<PortBehind> first;
+  for (std::size_t i = 0; i < found->count; ++i) {
+    const auto context = open_context(found->list.get()[i]);
+    if (!context) continue;
+    for (int p = 1; p <= context->attributes.phys_port_cnt; ++p) {
+      const auto port = examine(context->context.get(), static_cast<std::uint8_t>(p), -1);
+      if (!port) continue;
+      const PortBehind one{port->device + ":" + std::to_string(p),
+                           !interface.empty() && port->interface_name == interface};
+      if (one.behind) return one;
+      if (!first) first = one;
+    }
+  }
+  if (first) return *first;
+  // Says why each of them is not usable.
+  auto none = open_port({});
+  if (!none) return std::move(none).error();
+  return PortBehind{none->port.device + ":" + std::to_string(none->port.port), false};
+}
+
 std::vector<std::string> describe_ports() {
   std::vector<std::string> out;
   auto found = devices();

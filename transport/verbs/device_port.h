@@ -69,6 +69,14 @@ struct OpenedPort {
 /// are).
 Result<OpenedPort> open_port(const PortWish& wish);
 
+struct PortBehind {
+  std::string name;     ///< As parse_port_wish() reads.
+  bool behind = false;  ///< The interface is its own.
+};
+/// The first usable port whose network interface is `interface`; where there is none, the first
+/// usable one. Errors as open_port()'s without a wish.
+Result<PortBehind> port_behind(const std::string& interface);
+
 /// Every port of every device with what makes it usable or not; one line each, for `doctor`.
 std::vector<std::string> describe_ports();
 

@@ -46,6 +46,7 @@ class Workers : public testing::TestWithParam<const char*> {
   WorkerConfig config(Rank rank, std::uint32_t world, const std::string& policy) const {
     WorkerConfig out;
     out.rendezvous = "file:" + folder_ + "/store";
+    out.host_store = store_ == nullptr;
     out.rank = rank;
     out.world = world;
     out.transport = GetParam();

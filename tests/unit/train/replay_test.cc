@@ -48,6 +48,7 @@ void run_job(const TrainTask& task, const std::string& policy, RunOutcome& outco
     threads.emplace_back([&, rank] {
       WorkerConfig config;
       config.rendezvous = "file:" + folder + "/store";
+      config.host_store = false;
       config.rank = rank;
       config.world = kRanks;
       config.transport = "shm";
