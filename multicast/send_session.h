@@ -122,13 +122,12 @@ class SendSession {
     RepairQueue repairs;
   };
 
-  static constexpr std::size_t kTailBytesMax = 8 + kLocationBytes;
   /// Begins to wait for the receiver; false if it is settled already.
   bool expect(Rank rank, TimePoint now) noexcept;
   void activate(Rank rank) noexcept;
   /// Writes a tail's payload and returns its size.
   std::size_t tail_payload(std::uint64_t digest,
-                           std::span<std::byte, kTailBytesMax> out) const noexcept;
+                           std::span<std::byte, kTailPayloadMax> out) const noexcept;
   std::uint32_t credit_of(const Lane& lane) const noexcept;
   std::uint32_t send_fresh(Lane& lane, TimePoint now) noexcept;
   std::uint32_t send_repairs(Lane& lane, TimePoint now) noexcept;

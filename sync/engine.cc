@@ -56,9 +56,9 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
     constexpr std::uint32_t kChunksLeast = 32;
     shape_.chunk_frames = std::clamp(shape_.frames() / kChunksLeast, 1U, shape_.chunk_frames);
   }
-  auto port =
-      FramePort::make(transport_, config_.job, config_.self, config_.world, shape_.chunk_frames,
-                      static_cast<std::uint32_t>(std::max<std::size_t>(config_.layers.size(), 1)));
+  const auto streams = static_cast<std::uint32_t>(std::max<std::size_t>(config_.layers.size(), 1));
+  auto port = FramePort::make(transport_, {config_.job, config_.self, config_.world,
+                                           config_.frame_bytes, shape_.chunk_frames, streams});
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
   auto puller = Puller::make(*port_, shape_.frame_payload);
@@ -102,8 +102,7 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
   }
-  if (config_.free) set_up_free();
-  return {};
+  return config_.free ? set_up_free() : Result<void>();
 }
 
 // --- application ---------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class Engine {
   Totals totals() const noexcept;
   void drop_everywhere(Rank rank) noexcept;
   // Free rounds (engine_free_datapath.cc).
-  void set_up_free();
+  Result<void> set_up_free();
   ReceiveSettings receive_settings(const Program& program) const;
   std::size_t read_free_mail() noexcept;
   std::size_t progress_free(TimePoint now) noexcept;

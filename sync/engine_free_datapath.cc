@@ -6,7 +6,17 @@
 
 namespace selmcast {
 
-void Engine::set_up_free() {
+Result<void> Engine::set_up_free() {
+  const std::uint32_t members_max = selection_members_max(config_.frame_bytes);
+  if (config_.free->online && config_.world > members_max) {
+    return bad_input(
+        "rank " + std::to_string(config_.self) +
+        ": with eta in pace=ssp:s,eta a request lists all workers in one frame. Frames of " +
+        std::to_string(config_.frame_bytes) + " bytes have room for " +
+        std::to_string(members_max) + ", but the job has " + std::to_string(config_.world) +
+        " and needs frames of " + std::to_string(kFrameHeaderBytes + 2 * config_.world) +
+        " bytes; use a larger MTU on all hosts, fewer workers, or drop eta");
+  }
   SELMCAST_CHECK(config_.mix == MixKind::average && !config_.deterministic &&
                      config_.element == WireElement::f32,
                  "free rounds average float32");
@@ -17,6 +27,7 @@ void Engine::set_up_free() {
     report.receivers.reserve(config_.world);  // set-up:
     report.given_up.reserve(config_.world);   // set-up:
   }
+  return {};
 }
 
 void Engine::push_last() noexcept {

@@ -62,7 +62,8 @@ class OneSender {
     config.mix = MixKind::sgd;
     config.order = order;
     config.timeout = std::chrono::hours(1);
-    port_ = FramePort::make(transport, kJob, 0, 2, kChunk, kLayers).value();
+    port_ = FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kChunk, kLayers})
+                .value();
     EXPECT_TRUE(port_->connect(1, {}));
     const StreamShape shape{all * sizeof(float), kPayload, kChunk};
     layers.emplace(*port_, config, shape,
