@@ -24,7 +24,8 @@ constexpr StreamShape kShape{std::uint64_t{kFrames} * kPayload, kPayload, 44};
 /// requests, completions.
 void push_to_post(benchmark::State& state) {
   NullTransport transport;
-  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  auto port =
+      FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kShape.chunk_frames});
   if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
   SendSession session(**port, {.shape = kShape, .wire_overhead_bytes = 42});
   const std::vector<std::byte> stream(kShape.bytes, std::byte{1});
@@ -60,7 +61,8 @@ BENCHMARK(push_to_post)->Unit(benchmark::kMicrosecond);
 /// bitmap, digest, add.
 void receive_to_accumulate(benchmark::State& state) {
   NullTransport transport;
-  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  auto port =
+      FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kShape.chunk_frames});
   if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
   ReceiveSession session(**port, {.shape = kShape});
   Accumulator accumulator(kShape, MixKind::average, state.range(0) != 0);

@@ -25,8 +25,6 @@ enum At : std::size_t {
 };
 static_assert(kCrcAt + sizeof(std::uint32_t) == kFrameHeaderBytes);
 
-constexpr std::size_t kNackRangeBytes = 8;
-
 std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payload) noexcept {
   return crc32c(crc32c(0, {header, kCrcAt}), payload);
 }

@@ -5,6 +5,7 @@
 // 32 u16 length of the payload 34 u16 flags 36 u32 CRC32C of bytes 0..35 and the payload
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,6 +18,15 @@ inline constexpr std::uint32_t kFrameHeaderBytes = 40;
 inline constexpr std::uint16_t kFrameMagic = 0x5EAC;
 inline constexpr std::uint8_t kFrameVersion = 1;
 inline constexpr std::uint32_t kFramePayloadMax = 65'507 - kFrameHeaderBytes;
+
+/// Of a control frame, at most; and what of it fits where frames have `frame_bytes`, header
+/// included: a larger one would not leave its host.
+inline constexpr std::uint32_t kControlPayloadMax = 1024;
+constexpr std::uint32_t control_payload_max(std::uint32_t frame_bytes) noexcept {
+  return frame_bytes <= kFrameHeaderBytes
+             ? 0
+             : std::min(kControlPayloadMax, frame_bytes - kFrameHeaderBytes);
+}
 
 enum class FrameKind : std::uint8_t {
   data = 1,    ///< Parameters at `offset` of the stream.
@@ -102,6 +112,8 @@ struct NackRange {
   std::uint32_t count = 0;
   bool operator==(const NackRange&) const = default;
 };
+
+inline constexpr std::size_t kNackRangeBytes = 8;
 
 /// Writes at most out.size() / 8 ranges; returns the bytes used.
 std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <string>
 
 #include "base/check.h"
 #include "base/wire.h"
@@ -12,19 +13,22 @@ namespace selmcast {
 
 namespace {
 constexpr std::uint32_t kDataSlotsMax = 32;
-constexpr std::uint32_t kControlFrameMax = kFrameHeaderBytes + FramePort::kControlPayloadMax;
+constexpr std::uint32_t kControlFrameMax = kFrameHeaderBytes + kControlPayloadMax;
 }  // namespace
 
-Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::uint32_t job,
-                                                   Rank self, std::uint32_t world,
-                                                   std::uint32_t chunk_frames,
-                                                   std::uint32_t streams) {
-  SELMCAST_CHECK(chunk_frames > 0, "a chunk holds at least one frame");
+Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport,
+                                                   const PortSettings& settings) {
+  SELMCAST_CHECK(settings.chunk_frames > 0, "a chunk holds at least one frame");
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
-  std::unique_ptr<FramePort> port(new FramePort(  // set-up: made once
-      transport, job, self, world, chunk_frames, streams));
-  auto arena = Arena::map(std::size_t{port->data_slots_} * chunk_frames * kFrameHeaderBytes +
-                          std::size_t{port->control_slots_} * kControlFrameMax);
+  if (settings.frame_bytes < kFrameBytesLeast) {
+    return bad_input("frames of " + std::to_string(settings.frame_bytes) +
+                     " bytes are too small for what ranks tell one another, which takes " +
+                     std::to_string(kFrameBytesLeast) + "; use a larger MTU");
+  }
+  std::unique_ptr<FramePort> port(new FramePort(transport, settings));  // set-up: made once
+  auto arena =
+      Arena::map(std::size_t{port->data_slots_} * settings.chunk_frames * kFrameHeaderBytes +
+                 std::size_t{port->control_slots_} * kControlFrameMax);
   if (!arena) return Error{arena.error().kind, "frame headers: " + arena.error().message};
   port->arena_ = std::move(arena).value();
   auto region = transport.register_memory(port->arena_.bytes());
@@ -38,27 +42,27 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::ui
   return port;
 }
 
-FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-                     std::uint32_t chunk_frames, std::uint32_t streams)
+FramePort::FramePort(Transport& transport, const PortSettings& settings)
     : transport_(transport),
-      job_(job),
-      self_(self),
-      world_(world),
-      chunk_frames_(chunk_frames),
-      data_in_flight_(streams, 0),
-      tags_(streams, 0) {
+      job_(settings.job),
+      self_(settings.self),
+      world_(settings.world),
+      control_payload_max_(selmcast::control_payload_max(settings.frame_bytes)),
+      chunk_frames_(settings.chunk_frames),
+      data_in_flight_(settings.streams, 0),
+      tags_(settings.streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
   data_slots_ = std::min(kDataSlotsMax, depth / 2);
   control_slots_ = depth - data_slots_;
   slices_.resize(  // set-up:
-      std::size_t{data_slots_} * chunk_frames * 2 + control_slots_);
+      std::size_t{data_slots_} * chunk_frames_ * 2 + control_slots_);
   free_data_ = FixedStack<std::uint32_t>(data_slots_);
   free_control_ = FixedStack<std::uint32_t>(control_slots_);
   for (std::uint32_t s = 0; s < data_slots_; ++s) free_data_.push(s);
   for (std::uint32_t s = 0; s < control_slots_; ++s) free_control_.push(data_slots_ + s);
   stream_of_slot_.resize(data_slots_);  // set-up:
   queue_.resize(depth);                 // set-up:
-  endpoints_.resize(world);             // set-up:
+  endpoints_.resize(world_);            // set-up:
 }
 
 Result<void> FramePort::connect(Rank rank, const PeerAddress& address) {
@@ -103,7 +107,7 @@ void FramePort::enqueue(Destination to, std::uint32_t slot, std::uint32_t slices
 
 bool FramePort::send_control(Rank to, FrameHeader header,
                              std::span<const std::byte> payload) noexcept {
-  SELMCAST_CHECK(payload.size() <= kControlPayloadMax, "control payload too long");
+  SELMCAST_CHECK(payload.size() <= control_payload_max_, "control payload too long");
   if (free_control_.empty()) return false;
   const std::uint32_t slot = free_control_.pop();
   header.job = job_;

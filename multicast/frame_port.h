@@ -42,14 +42,24 @@ struct FrameRun {
 
 class Puller;
 
+struct PortSettings {
+  std::uint32_t job = 0;
+  Rank self = 0;
+  std::uint32_t world = 1;
+  /// Header and payload of the job's largest data frames; control frames are no larger. At least
+  /// FramePort::kFrameBytesLeast.
+  std::uint32_t frame_bytes = 0;
+  std::uint32_t chunk_frames = 1;  ///< Bounds FrameRun::count.
+  std::uint32_t streams = 1;       ///< Bounds FrameRun::stream.
+};
+
 /// One thread. Must be destroyed before its transport.
 class FramePort {
  public:
-  /// Registers the header arena. Errors of the transport pass through.
-  /// `streams` bounds FrameRun::stream.
-  static Result<std::unique_ptr<FramePort>> make(Transport& transport, std::uint32_t job, Rank self,
-                                                 std::uint32_t world, std::uint32_t chunk_frames,
-                                                 std::uint32_t streams = 1);
+  /// Registers the header arena. Errors of the transport pass through; bad_input where frames are
+  /// too small.
+  static Result<std::unique_ptr<FramePort>> make(Transport& transport,
+                                                 const PortSettings& settings);
 
   Result<void> connect(Rank rank, const PeerAddress& address);
   /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver
@@ -65,7 +75,7 @@ class FramePort {
   bool broken() const noexcept { return broken_; }
 
   /// Queues one control frame to `to`; header.sender, job and length are filled in. False: no slot
-  /// is free, try again next turn. payload.size() <= kControlPayloadMax.
+  /// is free, try again next turn. payload.size() <= control_payload_max().
   bool send_control(Rank to, FrameHeader header, std::span<const std::byte> payload) noexcept;
   /// Queues frames of a stream. False: no slot is free.
   bool send_frames(Destination to, const StreamShape& shape, const FrameRun& run) noexcept;
@@ -93,17 +103,18 @@ class FramePort {
 
   const PortCounters& counters() const noexcept { return counters_; }
 
-  static constexpr std::uint32_t kControlPayloadMax = 1024;
+  /// What fits a control frame of this job.
+  std::uint32_t control_payload_max() const noexcept { return control_payload_max_; }
+  static constexpr std::uint32_t kFrameBytesLeast = kFrameHeaderBytes + kTailPayloadMax;
 
  private:
-  FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-            std::uint32_t chunk_frames, std::uint32_t streams);
+  FramePort(Transport& transport, const PortSettings& settings);
   void enqueue(Destination to, std::uint32_t slot, std::uint32_t slices,
                std::uint32_t frame_bytes) noexcept;
   LocalSlice* slices_of(std::uint32_t slot) noexcept;
 
   Transport& transport_;
-  std::uint32_t job_, self_, world_, chunk_frames_;
+  std::uint32_t job_, self_, world_, control_payload_max_, chunk_frames_;
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
   std::vector<std::uint16_t> stream_of_slot_;

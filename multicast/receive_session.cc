@@ -23,7 +23,7 @@ constexpr std::uint32_t kPullsInVain = 6;
 // As long as whoever waits for a sender that stalls takes to give it up (peer_deadlines.h): until
 // then nobody behind the two is to blame.
 constexpr int kRelayPatience = 3;
-constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
+constexpr std::size_t kRangesMax = kControlPayloadMax / kNackRangeBytes;
 }  // namespace
 
 ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
@@ -272,7 +272,8 @@ void ReceiveSession::notice_gaps(Source& source, TimePoint now) noexcept {
 }
 
 void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept {
-  std::array<NackRange, kRangesMax> ranges;
+  std::array<NackRange, kRangesMax> room;
+  const auto ranges = std::span(room).first(port_.control_payload_max() / kNackRangeBytes);
   const std::uint32_t end = known_end(source);
   const std::size_t count = all ? source.bitmap.gaps_below(end, ranges)
                                 : source.bitmap.gaps_between(source.nacked_end, end, ranges);
@@ -282,9 +283,9 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
     if (all) source.again_at = kNever;
     return;
   }
-  if (pull(source, {ranges.data(), count}, now)) return;
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
-  const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
+  if (pull(source, ranges.first(count), now)) return;
+  std::array<std::byte, kControlPayloadMax> payload;
+  const std::size_t bytes = encode_nack(ranges.first(count), payload);
   const FrameHeader header{
       .kind = FrameKind::nack, .stream = settings_.stream, .epoch = epoch_, .round = source.round};
   if (!port_.send_control(source.rank, header, {payload.data(), bytes})) {
@@ -294,10 +295,12 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
   }
   const auto& last = ranges[count - 1];
   const bool more = count == ranges.size();
-  source.nacked_end = std::max(source.nacked_end, more ? last.first + last.count : end);
+  const std::uint32_t asked = more ? last.first + last.count : end;
+  source.nacked_end = all ? asked : std::max(source.nacked_end, asked);
   for (std::size_t i = 0; i < count; ++i) counters_.nacked_frames += ranges[i].count;
+  // What does not fit follows in NACKs of its own, before anything is asked for once more.
   if (more) notice_gaps(source, now);
-  if (all || source.again_at == kNever) {
+  if (all || more || source.again_at == kNever) {
     source.again_at = now + source.patience;
     if (all) source.patience = std::min(source.patience * 2, kPatienceMax);
   }

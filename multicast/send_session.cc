@@ -18,7 +18,7 @@ constexpr Duration kTailMax = milliseconds(50);
 constexpr Duration kCatchUp = milliseconds(4);
 // While fresh data flows, repairs take at most one part in this many of the rate.
 constexpr int kRepairShare = 4;
-constexpr std::size_t kNackRangesMax = FramePort::kControlPayloadMax / 8;
+constexpr std::size_t kNackRangesMax = kControlPayloadMax / kNackRangeBytes;
 
 bool settled(ReceiverState s) noexcept {
   return s != ReceiverState::waiting && s != ReceiverState::active;
@@ -124,17 +124,17 @@ void SendSession::activate(Rank rank) noexcept {
                            .epoch = epoch_,
                            .round = round_,
                            .flags = frame_flag::kWhere};
-  std::array<std::byte, kTailBytesMax> payload;
+  std::array<std::byte, kTailPayloadMax> payload;
   port_.send_control(rank, header, {payload.data(), tail_payload(lanes_[peer.lane], 0, payload)});
 }
 
 std::size_t SendSession::tail_payload(const Lane& lane, std::uint64_t digest,
-                                      std::span<std::byte, kTailBytesMax> out) const noexcept {
+                                      std::span<std::byte, kTailPayloadMax> out) const noexcept {
   store_le(out.data(), digest);
   if (!readable(lane)) return 8;
   encode_location(port_.location(settings_.stream, lane.data.region, lane.data.bytes),
                   out.subspan<8, kLocationBytes>());
-  return kTailBytesMax;
+  return kTailPayloadMax;
 }
 
 void SendSession::drop(Rank rank) noexcept {
@@ -345,7 +345,7 @@ void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint n
                            .round = round_,
                            .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
                            .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
-  std::array<std::byte, kTailBytesMax> payload;
+  std::array<std::byte, kTailPayloadMax> payload;
   const std::uint64_t digest = final ? lanes_[lane.digest_lane].digest : 0;
   const std::size_t bytes = tail_payload(lane, digest, payload);
   if (!port_.send_control(rank, header, {payload.data(), bytes})) {

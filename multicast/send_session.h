@@ -146,13 +146,12 @@ class SendSession {
     RepairQueue repairs;
   };
 
-  static constexpr std::size_t kTailBytesMax = 8 + kLocationBytes;
   /// Begins to wait for the receiver; false if it is settled already.
   bool expect(Rank rank, TimePoint now) noexcept;
   void activate(Rank rank) noexcept;
   /// Writes a tail's payload and returns its size.
   std::size_t tail_payload(const Lane& lane, std::uint64_t digest,
-                           std::span<std::byte, kTailBytesMax> out) const noexcept;
+                           std::span<std::byte, kTailPayloadMax> out) const noexcept;
   /// Sums are not read by peers: how many ranks are in a frame is said in its header only.
   bool readable(const Lane& lane) const noexcept {
     return port_.readable() && lane.data.weights == nullptr;

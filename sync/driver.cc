@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 
+#include "multicast/selection_frame.h"
 #include "sync/free/free_windows.h"
 #include "sync/lock_step.h"
 #include "sync/parker.h"
@@ -15,6 +16,18 @@ constexpr std::uint32_t kChunkFramesMax = 44;
 constexpr std::size_t kPollBatch = 64;
 // Bounds a lost wake-up only: the driver bounds every round by its deadlines.
 constexpr Duration kLostWakeUp = std::chrono::milliseconds(100);
+
+Result<void> check_frames(const DriverConfig& config) {
+  const std::uint32_t members_max = selection_members_max(config.frame_bytes);
+  if (!config.free || !config.free->online || config.world <= members_max) return {};
+  return bad_input(
+      "rank " + std::to_string(config.self) +
+      ": with eta in pace=ssp:s,eta a request lists all workers in one frame. Frames of " +
+      std::to_string(config.frame_bytes) + " bytes have room for " + std::to_string(members_max) +
+      ", but the job has " + std::to_string(config.world) + " and needs frames of " +
+      std::to_string(kFrameHeaderBytes + 2 * config.world) +
+      " bytes; use a larger MTU on all hosts, fewer workers, or drop eta");
+}
 
 StreamShape shape_of(const Transport& transport, const DriverConfig& config,
                      std::size_t elements) {
@@ -69,10 +82,11 @@ Result<std::unique_ptr<Driver>> Driver::make(Transport& transport, const DriverC
 }
 
 Result<void> Driver::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
+  if (auto fits = check_frames(config_); !fits) return fits;
   const StreamShape shape = shape_of(transport_, config_, parameters.size());
   const auto streams = static_cast<std::uint32_t>(app_->layers()) * config_.phases_max;
-  auto port = FramePort::make(transport_, config_.job, config_.self, config_.world,
-                              shape.chunk_frames, streams);
+  auto port = FramePort::make(transport_, {config_.job, config_.self, config_.world,
+                                           config_.frame_bytes, shape.chunk_frames, streams});
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
   auto puller = Puller::make(*port_, shape.frame_payload);

@@ -120,7 +120,7 @@ void OnlineRounds::ask(TimePoint now) noexcept {
     }
     return;
   }
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
+  std::array<std::byte, kControlPayloadMax> payload;
   const std::size_t bytes = encode_marks(marks_, payload);
   const FrameHeader header{.kind = FrameKind::request,
                            .epoch = program.epoch,
@@ -211,7 +211,7 @@ void OnlineRounds::tell(const SendSession& sender, TimePoint now) noexcept {
     }
     return;
   }
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
+  std::array<std::byte, kControlPayloadMax> payload;
   const std::size_t bytes = encode_marks(marks_, payload);
   const FrameHeader header{.kind = FrameKind::request,
                            .epoch = program.epoch,
@@ -315,7 +315,7 @@ bool OnlineRounds::send_plans(SendSession* sender, TimePoint now) noexcept {
       if (m.round == round_) take(number, self_, rate, sender, now);
       continue;
     }
-    std::array<std::byte, FramePort::kControlPayloadMax> payload;
+    std::array<std::byte, kControlPayloadMax> payload;
     const std::size_t bytes = encode_plan(rate, chosen_, payload);
     const FrameHeader header{
         .kind = FrameKind::plan, .epoch = m.epoch, .round = m.round, .offset = number};

@@ -78,7 +78,8 @@ class PullerTest : public testing::Test {
     SplitMix64 random(3);
     for (auto& b : data_) b = static_cast<std::byte>(random());
     store_le(tag_.data(), round_tag(2, 9));
-    port_ = std::move(FramePort::make(transport_, 1, 0, 2, 4)).value();
+    port_ =
+        std::move(FramePort::make(transport_, {1, 0, 2, kFrameHeaderBytes + kPayload, 4})).value();
     ASSERT_TRUE(port_->connect(1, {}));
     puller_ = std::move(Puller::make(*port_, kPayload)).value();
   }

@@ -46,7 +46,7 @@ class Sessions : public testing::Test {
 
   void set_up(Rank r, std::uint32_t ranks) {
     Node& node = nodes_[r];
-    node.port = FramePort::make(*node.transport, kJob, r, ranks, 8, 2).value();
+    node.port = FramePort::make(*node.transport, {kJob, r, ranks, 1472, 8, 2}).value();
     for (Rank peer = 0; peer < ranks; ++peer) {
       if (peer == r) continue;
       ASSERT_TRUE(node.port->connect(peer, nodes_[peer].transport->address()));

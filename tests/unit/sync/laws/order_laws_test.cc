@@ -60,7 +60,8 @@ class OneSender {
     config_.order = order;
     config_.layers = sizes;
     config_.timeout = std::chrono::hours(1);
-    port_ = FramePort::make(transport, kJob, 0, 2, kChunk, kLayers).value();
+    port_ = FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kChunk, kLayers})
+                .value();
     EXPECT_TRUE(port_->connect(1, {}));
     const StreamShape shape{gradients_.size() * sizeof(float), kPayload, kChunk};
     memory_ = RoundMemory::make(transport, config_, shape, gradients_).value();
