@@ -18,17 +18,12 @@ struct TransportConfig {
   /// to stripe over several. Empty picks one. Error if it is missing.
   std::string interface;
   bool shared_receive_queue = true;  ///< verbs: one for all queue pairs, where the device can.
-  /// verbs: what stays registered after its last Region, for the next of the same memory; either of
-  /// them 0 keeps nothing. Memory stays pinned by it, at most this much for a transport.
-  std::uint64_t idle_registration_bytes = 0;
-  std::uint32_t idle_registrations = 256;
   bool landing =
       false;  ///< Landing queues (Transport::join_landing()), where the backend has them.
   /// verbs: Capabilities::arrival_times, with one device that stamps completions; a notice tells
   /// where it does not.
   bool arrival_times = false;
-  std::uint32_t mtu = 0;         ///< Upper bound on the IP packet size; 0 takes the interface's.
-  std::uint32_t groups_max = 0;  ///< Memberships as receiver that will be held at once, at most.
+  std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
 };
 
 /// One line of `selmcast doctor`.

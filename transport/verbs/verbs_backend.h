@@ -6,7 +6,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "transport/unique_fd.h"
 #include "transport/verbs/async_events.h"
 #include "transport/verbs/rail.h"
-#include "transport/verbs/registration_cache.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace selmcast::verbs {
@@ -72,10 +70,6 @@ class VerbsTransport final : public Transport {
   std::string last_error() const override;
   bool limit_rate(Kbps total) noexcept override;
   std::vector<std::string> notices() const override;
-  /// For tests and measurements.
-  const RegistrationCache::Counters& registrations() const noexcept {
-    return registrations_->counters();
-  }
 
  protected:
   void release(detail::HandleKind kind, std::uint32_t id) noexcept override;
@@ -83,8 +77,7 @@ class VerbsTransport final : public Transport {
  private:
   struct RegionEntry {
     std::span<const std::byte> memory;
-    RegistrationCache::Lease lease;
-    RegistrationCache::Keys keys{};  ///< The lease's.
+    std::array<MemoryRegion, kRailsMax> keys;  ///< By rail.
   };
   struct Target {
     std::array<AddressHandle, kRailsMax> handles;
@@ -135,7 +128,6 @@ class VerbsTransport final : public Transport {
   // Set-up.
   Result<Region> register_for(std::span<const std::byte> memory, int access);
   Result<void> open_rails(const TransportConfig& config);
-  void make_registrations(const TransportConfig& config);
   void describe();
   void note_missing(const TransportConfig& config);
   std::uint64_t rail_job(std::size_t rail) const noexcept;
@@ -185,8 +177,7 @@ class VerbsTransport final : public Transport {
   UniqueFd wake_fd_;
   std::unique_ptr<AsyncEvents> events_;  ///< Destroyed before what it watches and wakes.
 
-  std::optional<RegistrationCache> registrations_;
-  HandleTable<RegionEntry> regions_;  ///< Destroyed before what it holds leases of.
+  HandleTable<RegionEntry> regions_;  ///< Destroyed before the devices it is registered with.
   HandleTable<Target> endpoints_;
   HandleTable<GroupMember> members_;
   std::vector<Target> retired_;

@@ -398,7 +398,6 @@ void VerbsTransport::wait(Duration at_most) noexcept {
   }();
   bool armed = true;
   if (finished || stash_filled_ > 0 || arm_and_look(armed)) return;
-  registrations_->drop_changed();  // set-up: after memory was unmapped; nothing else is to do
   std::array<pollfd, kRailsMax + 1> ready{};
   std::size_t count = 0;
   for (const auto& rail : rails_) {

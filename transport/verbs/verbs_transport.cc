@@ -40,7 +40,6 @@ Result<std::unique_ptr<Transport>> VerbsTransport::open(const TransportConfig& c
   out->stash_.resize(kBatch * out->rails_.size());
   out->describe();
   out->note_missing(config);
-  out->make_registrations(config);
   std::vector<Rail*> rails;
   for (const auto& rail : out->rails_) rails.push_back(rail.get());
   VerbsTransport* const self = out.get();
@@ -134,24 +133,6 @@ void VerbsTransport::note_missing(const TransportConfig& config) {
   }
 }
 
-void VerbsTransport::make_registrations(const TransportConfig& config) {
-  RegistrationCalls calls;
-  calls.add = [this](std::size_t rail, std::span<const std::byte> memory, int access) {
-    // Written by the device only where `access` says so, hence memory that the caller may write.
-    return ibv_reg_mr(rails_[rail]->pd(), const_cast<std::byte*>(memory.data()), memory.size(),
-                      access);
-  };
-  calls.remove = [](ibv_mr* region) { MemoryRegion(region).reset(); };
-  const IdleBounds bounds{config.idle_registration_bytes, config.idle_registrations};
-  std::shared_ptr<MemoryMonitor> monitor;
-  // Where a fork() takes pages away from registrations (Linux before 5.12, without ibv_fork_init())
-  // and no event tells, nothing may be kept.
-  if (bounds.bytes > 0 && bounds.entries > 0 && ibv_is_fork_initialized() != IBV_FORK_DISABLED) {
-    if (auto shared = MemoryMonitor::shared()) monitor = std::move(shared).value();
-  }
-  registrations_.emplace(std::move(calls), rails_.size(), bounds, std::move(monitor));
-}
-
 VerbsTransport::~VerbsTransport() = default;
 
 std::uint64_t VerbsTransport::rail_job(std::size_t rail) const noexcept {
@@ -169,14 +150,17 @@ Result<Region> VerbsTransport::register_for(std::span<const std::byte> memory, i
   if (memory.data() == nullptr || memory.empty()) {
     return bad_input("register_memory: the range is empty");
   }
-  RegistrationCache::Refusal refusal;
-  auto lease = registrations_->take(memory, access, refusal);
-  if (!lease) {
-    return set_up_error("registering " + std::to_string(memory.size()) + " bytes",
-                        rails_[refusal.rail]->port().text(), refusal.error);
+  RegionEntry entry;
+  entry.memory = memory;
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    // Written by the device only where `access` says so, hence memory that the caller may write.
+    entry.keys[r].reset(
+        ibv_reg_mr(rails_[r]->pd(), const_cast<std::byte*>(memory.data()), memory.size(), access));
+    if (entry.keys[r] == nullptr) {
+      return set_up_error("registering " + std::to_string(memory.size()) + " bytes",
+                          rails_[r]->port().text(), errno);
+    }
   }
-  const RegistrationCache::Keys keys = lease->keys();
-  RegionEntry entry{memory, std::move(*lease), keys};
   const auto id = regions_.insert(std::move(entry));
   if (!id) return failed("register_memory: 65536 regions are registered already; release some");
   return Region(this, *id);
