@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "cli/doctor.h"
-#include "transport/arena.h"
 
 namespace selmcast {
 

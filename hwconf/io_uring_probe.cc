@@ -5,8 +5,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/system_files.h"
 #include "hwconf/machine.h"
-#include "hwconf/system_files.h"
 
 namespace selmcast {
 namespace {

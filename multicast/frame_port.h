@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "multicast/frame.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
-#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {

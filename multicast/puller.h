@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "multicast/frame.h"
 #include "multicast/frame_port.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
-#include "transport/arena.h"
 
 namespace selmcast {
 

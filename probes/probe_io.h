@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "base/wire.h"
 #include "probes/probe_packet.h"
-#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {

@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "multicast/puller.h"
 #include "selmcast/worker.h"
 #include "sync/engine_config.h"
 #include "sync/epoch_mailbox.h"
 #include "sync/landing_rows.h"
 #include "sync/layers/layer_counts.h"
-#include "transport/arena.h"
 
 namespace selmcast {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "transport/handle_table.h"
-#include "transport/unique_fd.h"
 #include "transport/verbs/async_events.h"
 #include "transport/verbs/rail.h"
 #include "transport/verbs/verbs_transport.h"
