@@ -31,6 +31,7 @@ struct Capabilities {
   std::uint32_t max_frame_bytes = 0;    ///< Largest frame.
   std::uint32_t max_request_bytes = 0;  ///< Largest request, all its frames together.
   std::uint32_t max_request_slices = 0;
+  std::uint32_t max_request_frames = ~std::uint32_t{0};
   std::uint32_t send_depth = 0;       ///< Requests that may be posted and not completed.
   std::uint32_t receive_buffers = 0;  ///< Receive completions that may be held at once.
   /// Bytes per frame that links carry beside the frame (for UDP over Ethernet 8 + 20 + 14).

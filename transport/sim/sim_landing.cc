@@ -45,8 +45,9 @@ Result<Membership> SimTransport::join_landing(GroupAddress group) {
 }
 
 SimTransport::LandingQueue* SimTransport::landing_of(MembershipId id) noexcept {
-  if (id >= memberships_.size() || !memberships_[id].open) return nullptr;
-  const GroupSlot slot = memberships_[id].group;
+  const OpenMembership* const membership = memberships_.find(id);
+  if (membership == nullptr) return nullptr;
+  const GroupSlot slot = membership->group;
   return slot < landings_.size() && landings_[slot].open ? &landings_[slot] : nullptr;
 }
 
@@ -56,12 +57,8 @@ const SimTransport::LandingQueue* SimTransport::landing_of(MembershipId id) cons
 
 bool SimTransport::in_region(const LandingRequest& request) const noexcept {
   if (request.place == nullptr) return true;
-  if (request.region >= regions_.size() || !regions_[request.region].open) return false;
-  const auto memory = regions_[request.region].memory;
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-  const auto at = reinterpret_cast<std::uintptr_t>(request.place);
-  return at >= begin && at - begin <= memory.size() &&
-         request.bytes <= memory.size() - (at - begin);
+  const auto* const memory = regions_.find(request.region);
+  return memory != nullptr && lies_in(*memory, request.place, request.bytes);
 }
 
 PostOutcome SimTransport::post_landings(MembershipId group,

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "transport/handle_table.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
 #include "transport/sim/sim_core.h"
 
 namespace selmcast::detail {
@@ -42,31 +45,16 @@ class SimTransport final : public Transport {
   void release(HandleKind kind, std::uint32_t id) noexcept override;
 
  private:
-  struct OpenRegion {
-    std::span<const std::byte> memory;
-    bool open = false;
-  };
-  struct OpenEndpoint {
-    Rank peer = 0;
-    bool open = false;
-  };
   struct OpenMembership {
     GroupSlot group = 0;
     JoinAs as = JoinAs::receiver;
-    bool open = false;
   };
-  struct Posted {
+  struct Posted : SendEntry {
     std::vector<LocalSlice> slices;
-    std::uint64_t user = 0;
-    std::uint32_t total_bytes = 0;
-    std::uint32_t frame_bytes = 0;
+    RequestShape shape;
     std::uint32_t target = 0;  ///< Rank or group slot.
     Destination::Kind kind = Destination::Kind::endpoint;
-    Status status = Status::ok;
-  };
-  struct Done {
-    std::uint64_t user = 0;
-    Status status = Status::ok;
+    bool done = false;
   };
   struct Arrived {
     PayloadPool::Index payload = 0;
@@ -88,11 +76,11 @@ class SimTransport final : public Transport {
     std::uint32_t slice_offset = 0;
   };
 
-  Status check_sizes(const SendRequest& request, std::uint64_t total) const noexcept;
-  Status check_slices(const SendRequest& request) const noexcept;
   Status resolve(Destination destination, Posted& out) const noexcept;
   void accept(const SendRequest& request);
+  void leave(const OpenMembership& membership) noexcept;
   void start_next();
+  void finish_leaving() noexcept;
   std::uint32_t next_frame_bytes() noexcept;
   PayloadPool::Index gather(std::uint32_t bytes);
   std::size_t poll_frames(std::span<Completion> out) noexcept;
@@ -114,18 +102,16 @@ class SimTransport final : public Transport {
   bool crashed_ = false;
   bool transmitting_ = false;
 
-  // Ids are indices and never used again: a stale one is recognised for ever.
-  std::vector<OpenRegion> regions_;
+  HandleTable<std::span<const std::byte>> regions_;
   std::uint32_t landing_regions_ = 0;  // Granted, ever.
-  std::vector<OpenEndpoint> endpoints_;
-  std::vector<OpenMembership> memberships_;
+  HandleTable<Rank> endpoints_;
+  HandleTable<OpenMembership> memberships_;
   std::vector<std::uint32_t> joined_;   // Receiver memberships held, by group slot.
   std::vector<LandingQueue> landings_;  // By group slot.
 
-  RingQueue<Posted> sends_;
+  SendLedger<Posted> sends_;
+  std::uint64_t left_ = 0;  // Requests that have left or failed: the number of the one that leaves.
   Cursor cursor_;
-  std::uint32_t outstanding_ = 0;  // Accepted and not yet polled.
-  RingQueue<Done> done_;
   RingQueue<EndpointId> lost_;
 
   RingQueue<Arrived> inbox_;

@@ -11,9 +11,12 @@
 
 #include "base/unique_fd.h"
 #include "transport/handle_table.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
 #include "transport/verbs/async_events.h"
 #include "transport/verbs/rail.h"
 #include "transport/verbs/verbs_transport.h"
+#include "transport/wake_event.h"
 
 namespace selmcast::verbs {
 
@@ -90,13 +93,10 @@ class VerbsTransport final : public Transport {
     std::uint32_t index = 0;
     JoinAs as = JoinAs::send_only;
   };
-  struct Request {
-    std::uint64_t user = 0;
+  struct Request : SendEntry {
     std::uint64_t end = 0;  ///< Number of its last frame on that rail.
+    RequestShape shape;
     std::uint32_t rail = 0;
-    std::uint32_t frames = 0;
-    std::uint32_t bytes = 0;
-    Status status = Status::ok;
     bool sent = false;  ///< False: nothing of it was given to a device.
   };
   /// A posted read, by the low byte of its number; the rest of the number tells its users apart.
@@ -134,18 +134,23 @@ class VerbsTransport final : public Transport {
   Result<Membership> join_as(GroupAddress group, JoinAs as, bool lands);
   Result<void> become_member(std::uint32_t index, bool lands);
   Result<void> reach_group(std::uint32_t index, Target& target);
+  void unroute(std::uint32_t index) noexcept;
   void leave(std::uint32_t index) noexcept;
   /// The device may still send to it: destroyed later.
   void retire(Target target) noexcept;
 
   // Data path.
+  const std::span<const std::byte>* memory_of(RegionId id) const noexcept {
+    const RegionEntry* const region = regions_.find(id);
+    return region == nullptr ? nullptr : &region->memory;
+  }
   const Target* target_of(const Destination& destination) const noexcept;
-  Status check(const SendRequest& request, Request& entry) const noexcept;
   bool usable(const Rail& rail) const noexcept;
   Rail* next_rail(std::uint32_t& index) noexcept;
   bool post(const SendRequest& request, const Target& target, Request& entry) noexcept;
   Status add_frames(const SendRequest& request, const Target& target, Request& entry) noexcept;
   void ring_all() noexcept;
+  bool finished(const Request& entry) const noexcept;
   std::size_t finished_sends(std::span<Completion> out) noexcept;
   std::size_t reap(std::uint32_t rail, std::span<Completion> out) noexcept;
   bool handle(std::uint32_t rail, const ibv_wc& entry, Completion& out) noexcept;
@@ -183,9 +188,7 @@ class VerbsTransport final : public Transport {
   std::vector<Target> retired_;
   std::map<std::uint32_t, std::uint32_t> joined_;  ///< Memberships as receiver, by group index.
 
-  std::vector<Request> requests_;
-  std::uint64_t posted_ = 0;     ///< Request number n is requests_[n % kRequestDepth].
-  std::uint64_t completed_ = 0;  ///< Requests whose completion was handed out.
+  SendLedger<Request> requests_{kRequestDepth};
   std::uint32_t rail_turn_ = 0;
   std::vector<Read> reads_;
   std::uint32_t reads_pending_ = 0;

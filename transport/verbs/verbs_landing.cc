@@ -38,11 +38,9 @@ PostOutcome VerbsTransport::post_landings(MembershipId group,
     std::uint32_t lkey = 0;
     if (request.place != nullptr) {
       const RegionEntry* const region = regions_.find(request.region);
-      SELMCAST_CHECK(
-          region != nullptr && request.place >= region->memory.data() &&
-              request.place + request.bytes <= region->memory.data() + region->memory.size() &&
-              request.header_bytes + request.bytes <= rail.frame_bytes(),
-          "post_landings: a place lies in its region and fits a frame");
+      SELMCAST_CHECK(region != nullptr && lies_in(region->memory, request.place, request.bytes) &&
+                         request.header_bytes + request.bytes <= rail.frame_bytes(),
+                     "post_landings: a place lies in its region and fits a frame");
       lkey = region->keys[0]->lkey;
     }
     if (!rail.add_landing(*receiver, request, lkey)) break;

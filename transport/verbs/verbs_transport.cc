@@ -1,6 +1,5 @@
 #include "transport/verbs/verbs_transport.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,9 +32,9 @@ std::uint32_t overhead(GidKind kind) noexcept {
 Result<std::unique_ptr<Transport>> VerbsTransport::open(const TransportConfig& config) {
   std::unique_ptr<VerbsTransport> out(new VerbsTransport(config.job));
   if (auto state = out->open_rails(config); !state) return std::move(state).error();
-  out->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!out->wake_fd_) return failed(std::string("eventfd: ") + std::strerror(errno));
-  out->requests_.resize(kRequestDepth);
+  auto wake = make_wake_event(false);
+  if (!wake) return std::move(wake).error();
+  out->wake_fd_ = std::move(wake).value();
   out->reads_.resize(ReadLinks::kReads);
   out->stash_.resize(kBatch * out->rails_.size());
   out->describe();
@@ -107,6 +106,7 @@ void VerbsTransport::describe() {
   capabilities_.max_frame_bytes = frame;
   capabilities_.max_request_bytes = kRequestFrames * frame;
   capabilities_.max_request_slices = slices;
+  capabilities_.max_request_frames = kRequestFrames;
   capabilities_.send_depth = kRequestDepth;
   capabilities_.receive_buffers = kBuffers * static_cast<std::uint32_t>(rails_.size());
   capabilities_.wire_overhead_bytes = extra;
@@ -161,9 +161,7 @@ Result<Region> VerbsTransport::register_for(std::span<const std::byte> memory, i
                           rails_[r]->port().text(), errno);
     }
   }
-  const auto id = regions_.insert(std::move(entry));
-  if (!id) return failed("register_memory: 65536 regions are registered already; release some");
-  return Region(this, *id);
+  return hand_out<detail::HandleKind::region>(*this, regions_, std::move(entry));
 }
 
 RemoteMemory VerbsTransport::remote_memory(RegionId region, const std::byte* at) const noexcept {
@@ -190,12 +188,12 @@ Result<Endpoint> VerbsTransport::connect(const PeerAddress& peer) {
     target.handles[r] = std::move(handle).value();
     target.qpn[r] = address->rails[r].frames_qpn;
   }
-  const auto id = endpoints_.insert(std::move(target));
-  if (!id) return failed("connect: 65536 endpoints are open already; close some");
-  for (std::size_t r = 0; r < rails_.size(); ++r) {
-    rails_[r]->reads().add(*id, address->rails[r], endpoints_.find(*id)->handles[r].get());
+  auto out = hand_out<detail::HandleKind::endpoint>(*this, endpoints_, std::move(target));
+  for (std::size_t r = 0; out && r < rails_.size(); ++r) {
+    const auto& handles = endpoints_.find(out->id())->handles;
+    rails_[r]->reads().add(out->id(), address->rails[r], handles[r].get());
   }
-  return Endpoint(this, *id);
+  return out;
 }
 
 Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool lands) {
@@ -209,16 +207,12 @@ Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool l
   if (as == JoinAs::receiver) {
     if (auto state = become_member(group.index, lands); !state) return std::move(state).error();
   }
-  auto state = reach_group(group.index, member.target);
-  if (state) {
-    if (const auto id = members_.insert(std::move(member))) return Membership(this, *id);
-    for (std::size_t r = 0; r < rails_.size(); ++r) {
-      rails_[r]->groups().unroute(*group_ipv4(rail_job(r), group.index));
-    }
-    state = failed("join: 65536 memberships are held already; leave some");
-  }
-  if (as == JoinAs::receiver) leave(group.index);
-  return std::move(state).error();
+  auto reached = reach_group(group.index, member.target);
+  auto out = reached ? hand_out<detail::HandleKind::membership>(*this, members_, std::move(member))
+                     : Result<Membership>(std::move(reached).error());
+  if (reached && !out) unroute(group.index);
+  if (!out && as == JoinAs::receiver) leave(group.index);
+  return out;
 }
 
 Result<void> VerbsTransport::reach_group(std::uint32_t index, Target& target) {
@@ -254,6 +248,12 @@ Result<void> VerbsTransport::become_member(std::uint32_t index, bool lands) {
   return {};
 }
 
+void VerbsTransport::unroute(std::uint32_t index) noexcept {
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    rails_[r]->groups().unroute(*group_ipv4(rail_job(r), index));
+  }
+}
+
 void VerbsTransport::leave(std::uint32_t index) noexcept {
   const auto known = joined_.find(index);
   if (known == joined_.end() || --known->second != 0) return;
@@ -275,9 +275,7 @@ void VerbsTransport::release(detail::HandleKind kind, std::uint32_t id) noexcept
     case detail::HandleKind::membership:
       auto member = members_.erase(id);
       if (!member) return;
-      for (std::size_t r = 0; r < rails_.size(); ++r) {
-        rails_[r]->groups().unroute(*group_ipv4(rail_job(r), member->index));
-      }
+      unroute(member->index);
       if (member->as == JoinAs::receiver) leave(member->index);
       retire(std::move(member->target));
       return;
