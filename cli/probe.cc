@@ -52,7 +52,7 @@ Result<void> probe_rank(const ProbeCommand& command) {
   config.world = place.world;
   config.interface = place.interface;
   config.mtu = command.options.mtu;
-  config.arrival_times = command.timestamps;
+  config.timestamps = command.timestamps;
   auto transport = open_transport(command.options.transport, config);
   if (!transport) return std::move(transport).error();
   const auto& caps = (*transport)->capabilities();

@@ -8,14 +8,14 @@
 
 namespace selmcast {
 
-LandingQueue::LandingQueue(Transport& transport, std::uint32_t job, std::uint32_t tag,
+LandingQueue::LandingQueue(PlacedReceives& receives, std::uint32_t job, std::uint32_t tag,
                            const StreamShape& shape)
-    : transport_(transport),
+    : receives_(receives),
       job_(job),
       tag_(tag),
       payload_(shape.frame_payload),
       marks_(shape.frames(), kFree) {
-  const std::uint32_t depth = transport.capabilities().landing_depth;
+  const std::uint32_t depth = receives.placed_depth();
   SELMCAST_CHECK(tag != 0 && depth > kSpare && depth < 0xFFFF - kHeld, "a queue of landings");
   posted_.resize(depth);                           // set-up:
   stash_.resize(std::size_t{depth} * payload_);    // set-up:
@@ -156,7 +156,7 @@ void LandingQueue::refill() noexcept {
       at(count_++) = {frame, number_};
     }
     if (batch == 0) return;
-    const auto taken = transport_.post_landings(membership_, {requests.data(), batch}).accepted;
+    const auto taken = receives_.post_placed(membership_, {requests.data(), batch}).accepted;
     for (std::uint32_t i = taken; i < batch; ++i) {
       const Posted& last = at(--count_);
       if (last.frame != kNone) unname(last.frame);
@@ -172,7 +172,7 @@ void LandingQueue::forget_posted() noexcept {
 }
 
 void LandingQueue::notice_drops() noexcept {
-  const std::uint32_t drops = transport_.landing_drops(membership_);
+  const std::uint32_t drops = receives_.drops(membership_);
   if (drops == drops_) return;
   drops_ = drops;
   forget_posted();
@@ -182,7 +182,7 @@ bool LandingQueue::close(bool whole) noexcept {
   if (!is_open()) return true;
   notice_drops();
   if (named_ > 0 || count_ > 2 * kSpare) {
-    if (!transport_.take_back(membership_)) return false;  // failure: after a loss
+    if (!receives_.take_back(membership_)) return false;  // failure: after a loss
     notice_drops();
   }
   SELMCAST_CHECK(named_ == 0 || !whole, "no posted receive names a row that is used");

@@ -27,7 +27,7 @@ struct LandingRound {
   std::uint32_t round = 0;
   std::uint16_t stream = 0;
   StreamShape shape;         ///< All frames of it are sent by this sender.
-  std::byte* row = nullptr;  ///< Where they go; registered as `region` with register_landing().
+  std::byte* row = nullptr;  ///< Where they go; registered as `region` with register_places().
   RegionId region = 0;
   bool guesses = true;  ///< False: no receive names a place, every frame is copied there once.
 };
@@ -51,7 +51,7 @@ class LandingQueue {
   static constexpr std::uint32_t kSpare = 4;
 
   /// `tag` (not 0) marks the queue's completions, see is_of(). `shape` is the largest round's.
-  LandingQueue(Transport& transport, std::uint32_t job, std::uint32_t tag,
+  LandingQueue(PlacedReceives& receives, std::uint32_t job, std::uint32_t tag,
                const StreamShape& shape);
 
   /// The membership by which the queue is reached from now on; the queue itself stays.
@@ -107,7 +107,7 @@ class LandingQueue {
   void notice_drops() noexcept;
   void forget_posted() noexcept;
 
-  Transport& transport_;
+  PlacedReceives& receives_;
   std::uint32_t job_, tag_;
   MembershipId membership_ = 0;
   std::uint32_t payload_;  ///< Of a frame, at most.

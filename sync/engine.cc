@@ -81,7 +81,9 @@ Result<void> Engine::set_up(std::span<const PeerAddress> peers, std::span<float>
       encoded_ = encoded_memory_.bytes().first(shape_.bytes);
       stream_ = encoded_;
     }
-    auto region = transport_.register_readable(stream_);
+    RemoteReads* const reads = transport_.abilities().reads;
+    auto region =
+        reads != nullptr ? reads->register_readable(stream_) : transport_.register_memory(stream_);
     if (!region) return std::move(region).error();
     stream_region_ = std::move(region).value();
     // Layers have accumulators of their own.
@@ -229,7 +231,9 @@ void Engine::accept_offer(std::unique_ptr<EpochState> epoch) noexcept {
     if (!prepared) return fail(std::move(prepared).error());
     // The rounds of two epochs may overlap.
     const Kbps planned = planned_rate(*epoch, config_.self);
-    transport_.limit_rate(std::max(planned, planned_rate_));
+    if (Pacing* const pacing = transport_.abilities().pacing; pacing != nullptr) {
+      pacing->limit_rate(std::max(planned, planned_rate_));
+    }
     planned_rate_ = planned;
   } catch (const std::bad_alloc&) {
     return fail(unavailable("no memory for the bookkeeping of " + std::to_string(shape_.bytes) +
@@ -349,7 +353,9 @@ void Engine::switch_epoch(std::uint32_t first_round) noexcept {
     switched_in_ = round_;
   }
   membership_changes_ += static_cast<std::uint32_t>(changes);
-  transport_.limit_rate(planned_rate_);  // set-up: a change of plan
+  if (Pacing* const pacing = transport_.abilities().pacing; pacing != nullptr) {
+    pacing->limit_rate(planned_rate_);  // set-up: a change of plan
+  }
   auto replaced = std::exchange(current_, std::move(pending_));
   if (landing_ != nullptr) landing_->keep(current_->memberships);
   mailbox_.retire(std::move(replaced));

@@ -6,8 +6,9 @@
 namespace selmcast {
 
 void Engine::set_up_landing() {
-  if (config_.table == nullptr || transport_.capabilities().landing_depth == 0) return;
-  auto made = LandingRows::make(transport_, config_.table, shape_, config_.job);
+  PlacedReceives* const receives = transport_.abilities().placed_receives;
+  if (config_.table == nullptr || receives == nullptr) return;
+  auto made = LandingRows::make(*receives, config_.table, shape_, config_.job);
   if (made) {
     landing_ = std::move(made).value();
   } else {
@@ -17,10 +18,10 @@ void Engine::set_up_landing() {
 }
 
 std::uint64_t Engine::landing_window() const noexcept {
-  const auto& caps = transport_.capabilities();
+  const std::uint64_t depth = transport_.abilities().placed_receives->placed_depth();
   // The rest is for repairs that other receivers of the group asked for.
-  const std::uint64_t frames = std::max(caps.landing_depth / 4 * 3, 1U);
-  return std::min(caps.sender_window_bytes, frames * config_.frame_bytes);
+  const std::uint64_t frames = std::max(depth / 4 * 3, std::uint64_t{1});
+  return std::min(transport_.capabilities().sender_window_bytes, frames * config_.frame_bytes);
 }
 
 std::vector<std::uint32_t> Engine::reserve_landing(const Program& program) {

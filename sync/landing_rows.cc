@@ -19,29 +19,28 @@ void add(LandingCounters& to, const LandingCounters& from) noexcept {
 constexpr std::uint32_t kPauseMost = 32;
 }  // namespace
 
-LandingRows::LandingRows(Transport& transport, std::shared_ptr<SenderTable> table,
+LandingRows::LandingRows(PlacedReceives& receives, std::shared_ptr<SenderTable> table,
                          const StreamShape& shape, std::uint32_t job)
-    : transport_(transport),
+    : receives_(receives),
       table_(std::move(table)),
       shape_(shape),
       job_(job),
       open_(table_->ranks()) {}
 
 Result<LandingRows::Row> LandingRows::registered(std::span<float> memory) {
-  auto region = transport_.register_landing(std::as_writable_bytes(memory));
+  auto region = receives_.register_places(std::as_writable_bytes(memory));
   if (!region) return std::move(region).error();
   const Row out{memory, region->id()};
   regions_.push_back(std::move(region).value());  // set-up:
   return out;
 }
 
-Result<std::unique_ptr<LandingRows>> LandingRows::make(Transport& transport,
+Result<std::unique_ptr<LandingRows>> LandingRows::make(PlacedReceives& receives,
                                                        std::shared_ptr<SenderTable> table,
                                                        const StreamShape& shape,
                                                        std::uint32_t job) {
-  SELMCAST_CHECK(transport.capabilities().landing_depth > 0, "the transport puts frames in place");
   std::unique_ptr<LandingRows> out(  // set-up:
-      new LandingRows(transport, std::move(table), shape, job));
+      new LandingRows(receives, std::move(table), shape, job));
   for (Rank rank = 0; rank < out->table_->ranks(); ++rank) {
     auto row = out->registered(out->table_->row(rank));
     if (!row) return std::move(row).error();
@@ -67,13 +66,13 @@ LandingRows::Queue* LandingRows::of_group(std::uint32_t group) noexcept {
 }
 
 Result<Membership> LandingRows::join(std::uint32_t group) {
-  auto membership = transport_.join_landing({group});
+  auto membership = receives_.join_placed({group});
   if (!membership || of_group(group) != nullptr) return membership;
   Queue queue;
   queue.group = group;
   queue.tag = ++tags_;
   queue.landings = std::make_unique<LandingQueue>(  // set-up:
-      transport_, job_, queue.tag, shape_);
+      receives_, job_, queue.tag, shape_);
   queue.landings->set_membership(membership->id());
   queue.landings->refill();
   queues_.push_back(std::move(queue));  // set-up:

@@ -22,15 +22,15 @@ namespace selmcast {
 class LandingRows {
  public:
   // Set-up.
-  /// Registers the rows. `transport` has landing queues; it must outlive the object, and so must
+  /// Registers the rows. `receives` must outlive the object, and so must
   /// the memberships that join() gives.
-  static Result<std::unique_ptr<LandingRows>> make(Transport& transport,
+  static Result<std::unique_ptr<LandingRows>> make(PlacedReceives& receives,
                                                    std::shared_ptr<SenderTable> table,
                                                    const StreamShape& shape, std::uint32_t job);
   /// Spare rows for so many senders of one round, or as many as the device takes; the frames of
   /// the others are copied. Throws std::bad_alloc.
   void reserve(std::size_t senders);
-  /// As Transport::join_landing(). Frames of the group then go through arrived().
+  /// As PlacedReceives::join_placed(). Frames of the group then go through arrived().
   Result<Membership> join(std::uint32_t group);
   /// Of these, the ones of join() are all that are held from now on; queues of other groups are
   /// forgotten. Between rounds only.
@@ -69,13 +69,13 @@ class LandingRows {
     std::uint32_t rests = 0;  ///< Of those, still to come.
   };
 
-  LandingRows(Transport& transport, std::shared_ptr<SenderTable> table, const StreamShape& shape,
-              std::uint32_t job);
+  LandingRows(PlacedReceives& receives, std::shared_ptr<SenderTable> table,
+              const StreamShape& shape, std::uint32_t job);
   Result<Row> registered(std::span<float> memory);
   Queue* of_group(std::uint32_t group) noexcept;
   void judge(Queue& queue) const noexcept;
 
-  Transport& transport_;
+  PlacedReceives& receives_;
   std::shared_ptr<SenderTable> table_;  ///< Lives until nothing writes to it any more.
   StreamShape shape_;
   std::uint32_t job_;

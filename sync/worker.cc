@@ -143,7 +143,7 @@ Result<void> JoinedWorker::open() {
   open.world = config_.world;
   open.interface = config_.interface;
   open.mtu = config_.mtu;
-  open.landing = policy_.mix == MixKind::cumulative;
+  open.placed_receives = policy_.mix == MixKind::cumulative;
   auto transport = open_transport(config_.transport, open);
   if (!transport) return std::move(transport).error();
   transport_ = std::move(transport).value();

@@ -18,11 +18,10 @@ struct TransportConfig {
   /// to stripe over several. Empty picks one. Error if it is missing.
   std::string interface;
   bool shared_receive_queue = true;  ///< verbs: one for all queue pairs, where the device can.
-  bool landing =
-      false;  ///< Landing queues (Transport::join_landing()), where the backend has them.
-  /// verbs: Capabilities::arrival_times, with one device that stamps completions; a notice tells
-  /// where it does not.
-  bool arrival_times = false;
+  /// Wanted abilities that cost something where they are there (abilities.h). Verbs has them with
+  /// one device; a notice tells where that cannot do it.
+  bool placed_receives = false;
+  bool timestamps = false;
   std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
 };
 

@@ -53,7 +53,7 @@ TEST_F(VerbsRegistrations, EndWithTheirRegion) {
     const Mapping memory(1U << 20U);
     auto one = transport->register_memory(memory.span());
     auto part = transport->register_memory(memory.span().subspan(4096, 8192));
-    auto readable = transport->register_readable(memory.span());
+    auto readable = transport->abilities().reads->register_readable(memory.span());
     ASSERT_TRUE(one && part && readable);
     EXPECT_EQ(regions(), open_ones + 3);
     part->reset();

@@ -30,7 +30,6 @@ class ShmTransport final : public Transport {
   ShmTransport(OwnSegment segment, std::uint32_t world);
   ~ShmTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return encode_address(segment_.address); }
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
@@ -101,7 +100,6 @@ class ShmTransport final : public Transport {
 
   SteadyClock clock_;
   OwnSegment segment_;
-  Capabilities capabilities_;
   TransportCounters counters_;
 
   HandleTable<std::span<const std::byte>> regions_;

@@ -30,10 +30,8 @@ Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noe
 }  // namespace
 
 ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
-    : segment_(std::move(segment)),
-      capabilities_(shm_capabilities(segment_.address.ring_bytes, world)),
-      peer_of_rank_(world, nullptr),
-      lent_(world, kReceiveSlots) {
+    : segment_(std::move(segment)), peer_of_rank_(world, nullptr), lent_(world, kReceiveSlots) {
+  capabilities_ = shm_capabilities(segment_.address.ring_bytes, world);
   rings_.reserve(world);
   for (Rank sender = 0; sender < world; ++sender) {
     rings_.emplace_back(&segment_.control(sender), segment_.ring(sender),

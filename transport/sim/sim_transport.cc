@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::uint32_t kAddressMagic = 0x314D4953;  // "SIM1"
 constexpr std::uint32_t kAddressBytes = 8;
-constexpr PayloadPool::Index kFree = ~PayloadPool::Index{0};
 
 Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
   Capabilities c;
@@ -26,24 +25,23 @@ Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
   c.join_settle = config.join_settle;
   c.replicates_in_network = true;
   c.loses_frames = !config.lossless;
-  c.landing_depth = config.landing_depth;
-  c.arrival_times = config.arrival_times;
   return c;
 }
 
 }  // namespace
 
 SimTransport::SimTransport(SimCore& core, Rank rank)
-    : core_(core),
-      rank_(rank),
-      capabilities_(capabilities_of(core.config(), core.port(rank).link)),
-      sends_(core.config().send_depth) {}
+    : core_(core), rank_(rank), sends_(core.config().send_depth) {
+  capabilities_ = capabilities_of(core.config(), core.port(rank).link);
+  if (core.config().landing_depth > 0) abilities_.placed_receives = this;
+  if (core.config().arrival_times) abilities_.timestamps = this;
+}
 
 SimTransport::~SimTransport() {
   memberships_.for_each([this](MembershipId, const OpenMembership& held) { leave(held); });
   for (std::size_t i = 0; i < inbox_.size(); ++i) core_.pool().release(inbox_[i].payload);
-  for (const PayloadPool::Index payload : lent_)
-    if (payload != kFree) core_.pool().release(payload);
+  for (const Lent& lent : lent_)
+    if (lent.payload != kFree) core_.pool().release(lent.payload);
   core_.detach(rank_);
 }
 
@@ -235,9 +233,9 @@ void SimTransport::crash() noexcept {
 
 PostOutcome SimTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
   for (const ReceiveRequest& request : requests) {
-    SELMCAST_CHECK(request.token < lent_.size() && lent_[request.token] != kFree,
+    SELMCAST_CHECK(request.token < lent_.size() && lent_[request.token].payload != kFree,
                    "a receive buffer was given back that was not lent");
-    core_.pool().release(std::exchange(lent_[request.token], kFree));
+    core_.pool().release(std::exchange(lent_[request.token], Lent{}).payload);
     free_tokens_.push_back(request.token);
   }
   return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
@@ -251,24 +249,26 @@ bool SimTransport::wanted(const Arrived& arrived) const noexcept {
 Completion SimTransport::lend(const Arrived& arrived) noexcept {
   if (free_tokens_.empty()) {
     free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
-    lent_.push_back(kFree);
+    lent_.emplace_back();
   }
   const std::uint32_t token = free_tokens_.back();
   const std::uint32_t bytes = core_.pool().bytes(arrived.payload);
   free_tokens_.pop_back();
-  lent_[token] = arrived.payload;
+  lent_[token] = {arrived.payload, arrived.at};
   ++counters_.received_frames;
   counters_.received_bytes += bytes;
   std::byte* const data = core_.pool().data(arrived.payload);
   Completion out{Completion::Kind::receive, Status::ok, token, bytes, bytes, data,
                  arrived.landing.user};
   out.set_landed(arrived.landing, data);
-  if (capabilities_.arrival_times) {
-    // Clocks of different ranks have different zeros: nobody may compare them.
-    const auto zero = std::chrono::seconds(1 + 1000 * std::uint64_t{rank_});
-    out.device_ns = static_cast<std::uint64_t>((arrived.at.time_since_epoch() + zero).count());
-  }
   return out;
+}
+
+std::uint64_t SimTransport::arrival_ns(const Completion& receive) const noexcept {
+  // Clocks of different ranks have different zeros: nobody may compare them.
+  const auto zero = std::chrono::seconds(1 + 1000 * std::uint64_t{rank_});
+  return static_cast<std::uint64_t>(
+      (lent_[receive.token].arrived.time_since_epoch() + zero).count());
 }
 
 std::size_t SimTransport::poll_frames(std::span<Completion> out) noexcept {

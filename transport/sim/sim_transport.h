@@ -11,24 +11,17 @@
 
 namespace selmcast::detail {
 
-class SimTransport final : public Transport {
+class SimTransport final : public Transport, private PlacedReceives, private Timestamps {
  public:
   SimTransport(SimCore& core, Rank rank);
   ~SimTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
-  Result<Region> register_landing(std::span<std::byte> memory) override;
   Result<Membership> join(GroupAddress group, JoinAs as) override;
-  Result<Membership> join_landing(GroupAddress group) override;
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
-  PostOutcome post_landings(MembershipId group,
-                            std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t landing_drops(MembershipId group) const noexcept override;
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration) noexcept override {}  // Virtual time: the driver advances the network.
   void wake() noexcept override {}
@@ -40,6 +33,18 @@ class SimTransport final : public Transport {
   void on_delivery(PayloadPool::Index payload, GroupSlot group);
   void on_peer_lost(Rank rank);
   void crash() noexcept;
+
+ private:
+  // PlacedReceives.
+  std::uint32_t placed_depth() const noexcept override { return core_.config().landing_depth; }
+  Result<Region> register_places(std::span<std::byte> memory) override;
+  Result<Membership> join_placed(GroupAddress group) override;
+  PostOutcome post_placed(MembershipId group,
+                          std::span<const LandingRequest> requests) noexcept override;
+  bool take_back(MembershipId group) noexcept override;
+  std::uint32_t drops(MembershipId group) const noexcept override;
+  // Timestamps.
+  std::uint64_t arrival_ns(const Completion& receive) const noexcept override;
 
  protected:
   void release(HandleKind kind, std::uint32_t id) noexcept override;
@@ -56,6 +61,7 @@ class SimTransport final : public Transport {
     Destination::Kind kind = Destination::Kind::endpoint;
     bool done = false;
   };
+  static constexpr PayloadPool::Index kFree = ~PayloadPool::Index{0};
   struct Arrived {
     PayloadPool::Index payload = 0;
     GroupSlot group = kNoGroup;
@@ -97,7 +103,6 @@ class SimTransport final : public Transport {
 
   SimCore& core_;
   const Rank rank_;
-  Capabilities capabilities_;
   TransportCounters counters_;
   bool crashed_ = false;
   bool transmitting_ = false;
@@ -116,7 +121,11 @@ class SimTransport final : public Transport {
 
   RingQueue<Arrived> inbox_;
   std::uint64_t inbox_bytes_ = 0;
-  std::vector<PayloadPool::Index> lent_;  // By token; kFree when not lent.
+  struct Lent {
+    PayloadPool::Index payload = kFree;
+    TimePoint arrived{};
+  };
+  std::vector<Lent> lent_;  // By token.
   std::vector<std::uint32_t> free_tokens_;
 };
 

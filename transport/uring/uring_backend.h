@@ -66,7 +66,6 @@ class UringTransport final : public Transport {
   static Result<std::unique_ptr<Transport>> open(const TransportConfig& config);
   ~UringTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
@@ -123,7 +122,6 @@ class UringTransport final : public Transport {
   void break_down(int error) noexcept;
 
   const std::uint64_t job_;
-  Capabilities capabilities_;
   NetworkInterface interface_;
   std::uint16_t port_ = 0;
   std::uint32_t memberships_per_socket_ = 20;

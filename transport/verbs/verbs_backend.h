@@ -32,47 +32,61 @@ inline constexpr std::uint32_t kLandingDepth = 256;
 /// At once, at most. Each takes kLandingDepth buffers of a frame.
 inline constexpr std::uint32_t kLandingQueues = 64;
 
-class VerbsTransport final : public Transport {
+class VerbsTransport final : public Transport,
+                             private RemoteReads,
+                             private PlacedReceives,
+                             private Pacing,
+                             private Timestamps {
  public:
   static Result<std::unique_ptr<Transport>> open(const TransportConfig& config);
   ~VerbsTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override {
     return register_for(memory, 0);  // no flag is local read
   }
-  Result<Region> register_readable(std::span<const std::byte> memory) override {
-    return register_for(memory, IBV_ACCESS_REMOTE_READ);
-  }
-  Result<Region> register_landing(std::span<std::byte> memory) override {
-    // What was read is looked at after its completion, which the device writes in order. Memory
-    // that peers read is not relaxed: a tag must not be read before the data that it stands for.
-    return register_for(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
-  }
-  RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
   Result<Membership> join(GroupAddress group, JoinAs as) override {
     return join_as(group, as, false);
   }
-  Result<Membership> join_landing(GroupAddress group) override;
 
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
-  bool can_read(EndpointId peer) noexcept override;
-  PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
-  PostOutcome post_landings(MembershipId group,
-                            std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t landing_drops(MembershipId group) const noexcept override;
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration at_most) noexcept override;
   void wake() noexcept override;
 
   TransportCounters counters() const noexcept override { return counters_; }
   std::string last_error() const override;
-  bool limit_rate(Kbps total) noexcept override;
   std::vector<std::string> notices() const override;
+
+ private:
+  // RemoteReads.
+  Result<Region> register_readable(std::span<const std::byte> memory) override {
+    return register_for(memory, IBV_ACCESS_REMOTE_READ);
+  }
+  Result<Region> register_target(std::span<std::byte> memory) override {
+    // What was read is looked at after its completion, which the device writes in order. Memory
+    // that peers read is not relaxed: a tag must not be read before the data that it stands for.
+    return register_for(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  }
+  RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept override;
+  bool can_read(EndpointId peer) noexcept override;
+  PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept override;
+  // PlacedReceives.
+  std::uint32_t placed_depth() const noexcept override { return rails_.front()->landing_depth(); }
+  Result<Region> register_places(std::span<std::byte> memory) override {
+    return register_target(memory);
+  }
+  Result<Membership> join_placed(GroupAddress group) override;
+  PostOutcome post_placed(MembershipId group,
+                          std::span<const LandingRequest> requests) noexcept override;
+  bool take_back(MembershipId group) noexcept override;
+  std::uint32_t drops(MembershipId group) const noexcept override;
+  // Pacing.
+  bool limit_rate(Kbps total) noexcept override;
+  // Timestamps.
+  std::uint64_t arrival_ns(const Completion& receive) const noexcept override;
 
  protected:
   void release(detail::HandleKind kind, std::uint32_t id) noexcept override;
@@ -159,6 +173,11 @@ class VerbsTransport final : public Transport {
   static void give_back_landing(Rail& rail, std::uint32_t slot) noexcept;
   Receiver* landing_of(MembershipId id) const noexcept;
   void sends_failed(std::uint32_t rail, std::uint64_t from) noexcept;
+  /// Of a token of the only rail.
+  static std::size_t arrival_place(std::uint32_t token) noexcept {
+    return (token & kTokenLanding) != 0 ? kBuffers + (token & ~kTokenLanding) : token;
+  }
+  void note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept;
   std::size_t take_stash(std::span<Completion> out) noexcept;
   Rail* readable_rail(EndpointId peer, std::uint32_t& index) noexcept;
   bool post_read(const ReadRequest& request) noexcept;
@@ -177,7 +196,6 @@ class VerbsTransport final : public Transport {
   bool arm_and_look(bool& armed) noexcept;
 
   const std::uint64_t job_;
-  Capabilities capabilities_;
   std::vector<std::unique_ptr<Rail>> rails_;
   UniqueFd wake_fd_;
   std::unique_ptr<AsyncEvents> events_;  ///< Destroyed before what it watches and wakes.
@@ -194,6 +212,8 @@ class VerbsTransport final : public Transport {
   std::uint32_t reads_pending_ = 0;
   std::uint32_t reads_posted_ = 0;  ///< Ever.
 
+  /// By buffer: when the device took in what it holds; empty without Timestamps.
+  std::vector<std::uint64_t> arrivals_;
   struct Stashed {
     std::uint32_t rail = 0;
     ibv_wc entry{};

@@ -214,11 +214,20 @@ bool VerbsTransport::handle(std::uint32_t rail, const ibv_wc& entry, Completion&
   return false;
 }
 
+void VerbsTransport::note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept {
+  if (arrivals_.empty() || completion.kind != Completion::Kind::receive) return;
+  arrivals_[arrival_place(completion.token)] = device_ns;
+}
+
+std::uint64_t VerbsTransport::arrival_ns(const Completion& receive) const noexcept {
+  return arrivals_[arrival_place(receive.token)];
+}
+
 std::size_t VerbsTransport::take_stash(std::span<Completion> out) noexcept {
   std::size_t filled = 0;
   while (stash_taken_ < stash_filled_ && filled < out.size()) {
     const auto& [rail, entry, device_ns] = stash_[stash_taken_++];
-    if (handle(rail, entry, out[filled])) out[filled++].device_ns = device_ns;
+    if (handle(rail, entry, out[filled])) note_arrival(out[filled++], device_ns);
   }
   if (stash_taken_ == stash_filled_) stash_taken_ = stash_filled_ = 0;
   return filled;
@@ -237,7 +246,7 @@ std::size_t VerbsTransport::reap(std::uint32_t rail, std::span<Completion> out) 
     }
     const auto taken = static_cast<std::size_t>(count);
     for (std::size_t i = 0; i < taken; ++i) {
-      if (handle(rail, entries[i], out[filled])) out[filled++].device_ns = times[i];
+      if (handle(rail, entries[i], out[filled])) note_arrival(out[filled++], times[i]);
     }
     handled += static_cast<std::uint32_t>(count);
     if (taken == room) continue;

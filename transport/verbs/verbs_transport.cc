@@ -73,13 +73,13 @@ Result<void> VerbsTransport::open_rails(const TransportConfig& config) {
     settings.buffers = kBuffers;
     settings.shared_queue = config.shared_receive_queue;
     // Over several rails no one can say which frame comes next on which.
-    if (config.landing && all.find('+') == std::string::npos) {
+    if (config.placed_receives && all.find('+') == std::string::npos) {
       settings.landing_depth = kLandingDepth;
       // A group for each other rank, and while a view changes, those of both views.
       settings.landing_queues = std::min(2 * (std::max(config.world, 2U) - 1), kLandingQueues);
     }
     // Devices' clocks have nothing to do with one another.
-    settings.timed = config.arrival_times && all.find('+') == std::string::npos;
+    settings.timed = config.timestamps && all.find('+') == std::string::npos;
     auto rail = Rail::make(settings);
     if (!rail) return std::move(rail).error();
     const DevicePort& port = (*rail)->port();
@@ -114,20 +114,26 @@ void VerbsTransport::describe() {
   capabilities_.join_settle = kJoinSettle;
   capabilities_.replicates_in_network = true;
   capabilities_.loses_frames = true;
-  capabilities_.reads = true;
-  capabilities_.landing_depth = rails_.size() == 1 ? rails_.front()->landing_depth() : 0;
-  capabilities_.arrival_times = rails_.front()->completions().timed();
+  abilities_.reads = this;
+  if (rails_.size() == 1 && rails_.front()->landing_depth() > 0) abilities_.placed_receives = this;
+  const bool paced = std::any_of(rails_.begin(), rails_.end(),
+                                 [](const auto& rail) { return rail->sends().can_pace(); });
+  if (paced) abilities_.pacing = this;
+  if (rails_.front()->completions().timed()) {
+    abilities_.timestamps = this;
+    arrivals_.resize(kBuffers + kLandingQueues * kLandingDepth);
+  }
 }
 
 void VerbsTransport::note_missing(const TransportConfig& config) {
   const std::string where = rails_.front()->port().text();
-  if (config.arrival_times && !capabilities_.arrival_times) {
+  if (config.timestamps && abilities_.timestamps == nullptr) {
     missing_.push_back("verbs: " +
                        (rails_.size() > 1 ? "several devices have no clock in common"
                                           : where + " does not stamp completions") +
                        ": arrivals are timed by this process, when it sees them");
   }
-  if (config.landing && rails_.size() == 1 && capabilities_.landing_depth == 0) {
+  if (config.placed_receives && rails_.size() == 1 && abilities_.placed_receives == nullptr) {
     const std::string& why = rails_.front()->no_landing();
     missing_.push_back("frames are copied into place, not put there by the device: " + why);
   }

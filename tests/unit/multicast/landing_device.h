@@ -17,10 +17,9 @@ namespace selmcast::landing_test {
 
 using Bytes = std::vector<std::byte>;
 
-class LandingDevice final : public Transport {
+class LandingDevice final : public Transport, public PlacedReceives {
  public:
-  explicit LandingDevice(std::uint32_t depth) {
-    capabilities_.landing_depth = depth;
+  explicit LandingDevice(std::uint32_t depth) : depth_(depth) {
     capabilities_.max_frame_bytes = 2048;
   }
 
@@ -84,17 +83,19 @@ class LandingDevice final : public Transport {
   }
   std::size_t posted() const { return posted_.size(); }
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return {}; }
   Result<Region> register_memory(std::span<const std::byte>) override { return failed("unused"); }
   Result<Endpoint> connect(const PeerAddress&) override { return failed("unused"); }
   Result<Membership> join(GroupAddress, JoinAs) override { return failed("unused"); }
   PostOutcome post_sends(std::span<const SendRequest>) noexcept override { return {}; }
   PostOutcome post_receives(std::span<const ReceiveRequest>) noexcept override { return {}; }
-  PostOutcome post_landings(MembershipId, std::span<const LandingRequest> all) noexcept override {
+  std::uint32_t placed_depth() const noexcept override { return depth_; }
+  Result<Region> register_places(std::span<std::byte>) override { return failed("unused"); }
+  Result<Membership> join_placed(GroupAddress) override { return failed("unused"); }
+  PostOutcome post_placed(MembershipId, std::span<const LandingRequest> all) noexcept override {
     PostOutcome out;
     for (const auto& one : all) {
-      if (refuse > 0 || posted_.size() == capabilities_.landing_depth) {
+      if (refuse > 0 || posted_.size() == depth_) {
         if (refuse > 0) --refuse;
         out.state = PostState::backpressure;
         break;
@@ -110,7 +111,7 @@ class LandingDevice final : public Transport {
     restart();
     return true;
   }
-  std::uint32_t landing_drops(MembershipId) const noexcept override { return drops_; }
+  std::uint32_t drops(MembershipId) const noexcept override { return drops_; }
   std::size_t poll(std::span<Completion>) noexcept override { return 0; }
   void wait(Duration) noexcept override {}
   void wake() noexcept override {}
@@ -130,7 +131,7 @@ class LandingDevice final : public Transport {
     Bytes data;
     std::uint32_t landed = 0;
   };
-  Capabilities capabilities_;
+  std::uint32_t depth_;
   std::deque<LandingRequest> posted_;
   std::deque<Slot> completed_;
   Slot held_;
