@@ -9,7 +9,7 @@
 #include "cli/run_rank.h"
 #include "probes/links_json.h"
 #include "sync/links.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 

@@ -10,7 +10,7 @@
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
 #include "sync/steps/stepper.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 

@@ -7,8 +7,7 @@
 
 #include "base/arena.h"
 #include "probes/perf/exchange.h"
-#include "transport/verbs/device_port.h"
-#include "transport/verbs/group_join.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "tests/conformance/fixture.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast::conformance {
 namespace {

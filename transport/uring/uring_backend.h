@@ -13,10 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "transport/config.h"
 #include "transport/handle_table.h"
-#include "transport/open.h"
 #include "transport/request_shape.h"
 #include "transport/send_ledger.h"
+#include "transport/transport.h"
 #include "transport/uring/network_interface.h"
 #include "transport/uring/receive_buffers.h"
 #include "transport/uring/udp_address.h"

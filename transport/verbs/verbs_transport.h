@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/open.h"
+#include "transport/config.h"
+#include "transport/transport.h"
 
 namespace selmcast {
 

@@ -1,4 +1,4 @@
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

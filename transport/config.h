@@ -1,11 +1,10 @@
-// Opens a backend by name.
+// What a transport is opened with.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "transport/transport.h"
+#include "base/units.h"
 
 namespace selmcast {
 
@@ -24,24 +23,5 @@ struct TransportConfig {
   bool timestamps = false;
   std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
 };
-
-/// One line of `selmcast doctor`.
-struct BackendState {
-  std::string name;
-  bool usable = false;
-  std::string reason;  ///< Why not, with the remedy; or what it found.
-};
-
-/// `name` is shm, uring, verbs, or auto (shm never: ranks may be on several hosts; auto is uring).
-/// Errors: bad_input for an unknown name or a missing interface, unavailable when the machine
-/// lacks something.
-Result<std::unique_ptr<Transport>> open_transport(const std::string& name,
-                                                  const TransportConfig& config);
-
-/// What open_transport() takes, `auto` first.
-std::vector<std::string> transport_names();
-
-/// Every backend that this build knows of, with whether it opens here and why not.
-std::vector<BackendState> backend_states();
 
 }  // namespace selmcast
