@@ -185,13 +185,13 @@ class VerbsTransport final : public Transport,
   std::size_t lost_reads(std::span<Completion> out) noexcept;
   /// Of a device that is gone: what it held has failed.
   void give_up(std::uint32_t rail) noexcept;
-  void repair() noexcept;
+  void check_health() noexcept;
   void look_again(std::uint32_t rail, TimePoint now) noexcept;
   void look_at_groups(std::uint32_t rail, TimePoint now) noexcept;
   int follow(std::uint32_t rail, const GroupJoin::Moved& moved) noexcept;
   /// False of a port that has been known by another name for a while.
   bool may_work(const Rail& rail) const noexcept;
-  void look_after_receivers() noexcept;
+  void check_receivers() noexcept;
   void drop_retired() noexcept;
   bool arm_and_look(bool& armed) noexcept;
 

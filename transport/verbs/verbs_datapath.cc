@@ -279,7 +279,7 @@ void VerbsTransport::give_up(std::uint32_t rail) noexcept {
   rails_[rail]->reads().give_up();
 }
 
-void VerbsTransport::repair() noexcept {
+void VerbsTransport::check_health() noexcept {
   bool any = false;
   for (std::uint32_t r = 0; r < rails_.size(); ++r) {
     Rail& rail = *rails_[r];
@@ -301,8 +301,8 @@ void VerbsTransport::repair() noexcept {
     any = any || may_work(rail);
     // set-up: and failure: connections to read through, wanted since something was lost.
     if (rail.reads().busy()) rail.reads().progress(SteadyClock().now());
-    if (rail.ailing()) [[unlikely]] {
-      const int error = rail.mend(SteadyClock().now());
+    if (rail.unhealthy()) [[unlikely]] {
+      const int error = rail.recover(SteadyClock().now());
       if (error != 0) failure_ = {Failure::During::revive, error, r, rail.address().frames_qpn};
     }
     // Also while the port is down: other rails' completions wait for those of this one.
@@ -314,7 +314,7 @@ void VerbsTransport::repair() noexcept {
   broken_ = !any;
 }
 
-void VerbsTransport::look_after_receivers() noexcept {
+void VerbsTransport::check_receivers() noexcept {
   const TimePoint now = SteadyClock().now();
   if (counters_.received_frames != frames_at_look_ || looked_at_ == TimePoint{}) {
     frames_at_look_ = counters_.received_frames;
@@ -346,10 +346,10 @@ std::size_t VerbsTransport::poll(std::span<Completion> out) noexcept {
   for (std::uint32_t r = 0; r < rails_.size(); ++r) filled += reap(r, out.subspan(filled));
   filled += finished_sends(out.subspan(filled));
   for (const auto& rail : rails_) rail->slots().flush();
-  repair();
+  check_health();
   if (reads_pending_ > 0) filled += lost_reads(out.subspan(filled));
   if (!retired_.empty()) drop_retired();  // set-up: after a close or a leave
-  if (filled == 0 && ++quiet_polls_ % kQuietPolls == 0) look_after_receivers();
+  if (filled == 0 && ++quiet_polls_ % kQuietPolls == 0) check_receivers();
   return filled;
 }
 
@@ -369,7 +369,7 @@ bool VerbsTransport::arm_and_look(bool& armed) noexcept {
 }
 
 void VerbsTransport::wait(Duration at_most) noexcept {
-  look_after_receivers();
+  check_receivers();
   bool armed = true;
   if ((!requests_.empty() && finished(requests_.oldest())) || stash_filled_ > 0 ||
       arm_and_look(armed))
@@ -383,13 +383,13 @@ void VerbsTransport::wait(Duration at_most) noexcept {
   }
   ready[count++] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
   // A queue pair on its way back from an error is looked at again soon.
-  const bool mending = !armed || std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
+  const bool recovering = !armed || std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
     if (rail->gone.load(std::memory_order_acquire)) return false;
-    return rail->sends().broken() || rail->reads().busy() || rail->ailing();
+    return rail->sends().broken() || rail->reads().busy() || rail->unhealthy();
   });
   Duration limit = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
   constexpr Duration kSoon = std::chrono::milliseconds(1);
-  if (mending) limit = std::min(limit, kSoon);
+  if (recovering) limit = std::min(limit, kSoon);
   for (const GroupLook& look : group_looks_) {
     if (look.until == TimePoint{}) continue;
     limit = std::min(limit, std::max(kSoon, look.next - SteadyClock().now()));
