@@ -47,6 +47,20 @@ TEST(OpenTransport, WhatIsUsableOpensUnderItsNameAndAutoAcrossHosts) {
   }
 }
 
+TEST(OpenTransport, WhatTheBuildIsWithoutSaysHowToHaveIt) {
+  int without = 0;
+  for (const BackendState& state : backend_states()) {
+    const auto opened = open_transport(state.name, TransportConfig{});
+    if (opened || opened.error().message.find("this build") == std::string::npos) continue;
+    ++without;
+    EXPECT_EQ(opened.error().kind, ErrorKind::unavailable);
+    EXPECT_THAT(opened.error().message, HasSubstr(state.name + ":"));
+    EXPECT_THAT(opened.error().message, HasSubstr("-D SELMCAST_"));
+    EXPECT_FALSE(state.usable);
+  }
+  if (without == 0) GTEST_SKIP() << "the build has all transports";
+}
+
 TEST(BackendStates, OneForEachNameWithAReasonOrWhatItIs) {
   std::vector<std::string> names{"auto"};
   for (const BackendState& state : backend_states()) {
