@@ -23,7 +23,8 @@ struct SendEntry {
 template <class Entry>
 class SendLedger {
  public:
-  explicit SendLedger(std::uint32_t depth) : depth_(depth), entries_(std::bit_ceil(depth)) {}
+  explicit SendLedger(std::uint32_t depth)
+      : depth_(depth), mask_(std::bit_ceil(depth) - 1), entries_(std::bit_ceil(depth)) {}
 
   bool full() const noexcept { return posted_ - completed_ == depth_; }
   bool empty() const noexcept { return posted_ == completed_; }
@@ -35,12 +36,12 @@ class SendLedger {
   /// Takes the request that next() describes.
   void post() noexcept { ++posted_; }
   /// A request that is posted and not completed.
-  Entry& numbered(std::uint64_t number) noexcept { return entries_[number & mask()]; }
+  Entry& numbered(std::uint64_t number) noexcept { return entries_[number & mask_]; }
   /// Where next() lies: below the least power of two that is not below the depth.
-  std::uint32_t next_place() const noexcept { return static_cast<std::uint32_t>(posted_ & mask()); }
+  std::uint32_t next_place() const noexcept { return static_cast<std::uint32_t>(posted_ & mask_); }
   Entry& in_place(std::uint32_t place) noexcept { return entries_[place]; }
   /// Needs !empty().
-  const Entry& oldest() const noexcept { return entries_[completed_ & mask()]; }
+  const Entry& oldest() const noexcept { return entries_[completed_ & mask_]; }
 
   /// Calls `use(entry)` for each request that is posted and not completed, the oldest first.
   template <class Use>
@@ -62,9 +63,7 @@ class SendLedger {
   }
 
  private:
-  std::uint64_t mask() const noexcept { return entries_.size() - 1; }
-
-  std::uint32_t depth_;
+  std::uint32_t depth_, mask_;
   std::vector<Entry> entries_;
   std::uint64_t posted_ = 0, completed_ = 0;
 };
