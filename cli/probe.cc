@@ -9,7 +9,7 @@
 #include "cli/run_rank.h"
 #include "probes/links_json.h"
 #include "sync/links.h"
-#include "transport/choose.h"
+#include "transport/backends/choose.h"
 
 namespace selmcast {
 
@@ -52,7 +52,7 @@ Result<void> probe_rank(const ProbeCommand& command) {
   config.world = place.world;
   config.interface = place.interface;
   config.mtu = command.options.mtu;
-  config.arrival_times = command.timestamps;
+  config.timestamps = command.timestamps;
   auto chosen = choose_transport(**store, *address,
                                  {command.options.transport, config, host_identity(), timeout});
   if (!chosen) return std::move(chosen).error();

@@ -12,7 +12,7 @@
 #include "sync/compile.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 

@@ -34,8 +34,8 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport,
   auto region = transport.register_memory(port->arena_.bytes());
   if (!region) return std::move(region).error();
   port->arena_region_ = std::move(region).value();
-  if (transport.capabilities().reads) {
-    auto tags = transport.register_readable(std::as_bytes(std::span(port->tags_)));
+  if (port->reads_ != nullptr) {
+    auto tags = port->reads_->register_readable(std::as_bytes(std::span(port->tags_)));
     if (!tags) return std::move(tags).error();
     port->tags_region_ = std::move(tags).value();
   }
@@ -44,6 +44,7 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport,
 
 FramePort::FramePort(Transport& transport, const PortSettings& settings)
     : transport_(transport),
+      reads_(transport.abilities().reads),
       job_(settings.job),
       self_(settings.self),
       world_(settings.world),
@@ -84,7 +85,7 @@ void FramePort::set_tag(std::uint16_t stream, std::uint64_t tag) noexcept {
 SnapshotLocation FramePort::location(std::uint16_t stream, RegionId region,
                                      const std::byte* data) const noexcept {
   const auto* const tag = reinterpret_cast<const std::byte*>(&tags_[stream]);
-  return {transport_.remote_memory(region, data), transport_.remote_memory(tags_region_.id(), tag)};
+  return {reads_->remote_memory(region, data), reads_->remote_memory(tags_region_.id(), tag)};
 }
 
 LocalSlice* FramePort::slices_of(std::uint32_t slot) noexcept {

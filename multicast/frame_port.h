@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "multicast/frame.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
-#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -97,6 +97,7 @@ class FramePort {
   /// The tag of a stream's round (multicast/snapshot.h), readable by peers; 0: no round's data.
   /// Release: a peer's device that sees the tag sees the data written before.
   void set_tag(std::uint16_t stream, std::uint64_t tag) noexcept;
+  /// Where peers read `data`, in a region of RemoteReads. Needs readable().
   SnapshotLocation location(std::uint16_t stream, RegionId region,
                             const std::byte* data) const noexcept;
   bool data_slot_free() const noexcept { return !free_data_.empty(); }
@@ -114,6 +115,7 @@ class FramePort {
   LocalSlice* slices_of(std::uint32_t slot) noexcept;
 
   Transport& transport_;
+  RemoteReads* reads_;  ///< The transport's; null: it has none.
   std::uint32_t job_, self_, world_, control_payload_max_, chunk_frames_;
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.

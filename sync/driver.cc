@@ -193,10 +193,14 @@ std::size_t Driver::read_mail() noexcept {
     }
   }
   if (windows_->read_mail() > 0) {
-    transport_.limit_rate(planned_rate_);  // set-up: a change of plan
+    limit_rate(planned_rate_);  // set-up: a change of plan
     ++done;
   }
   return done;
+}
+
+void Driver::limit_rate(Kbps wire_kbps) noexcept {
+  if (Pacing* const pacing = transport_.abilities().pacing) pacing->limit_rate(wire_kbps);
 }
 
 void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
@@ -209,7 +213,7 @@ void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
     }
     // The rounds of two epochs may overlap.
     const Kbps planned = selmcast::planned_rate(*epoch, config_.self);
-    transport_.limit_rate(std::max(planned, planned_rate_));
+    limit_rate(std::max(planned, planned_rate_));
     planned_rate_ = planned;
     mail_.epochs().accept(windows_->offer(std::move(epoch)));
   } catch (const std::bad_alloc&) {

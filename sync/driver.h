@@ -94,6 +94,7 @@ class Driver {
   // Mail.
   std::size_t read_mail() noexcept;
   void accept(std::unique_ptr<EpochState> epoch) noexcept;
+  void limit_rate(Kbps wire_kbps) noexcept;
   // Frames.
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;

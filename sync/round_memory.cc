@@ -4,6 +4,15 @@
 #include <new>
 
 namespace selmcast {
+namespace {
+
+/// What peers may read where the transport has reads.
+Result<Region> register_sent(Transport& transport, std::span<const std::byte> memory) {
+  RemoteReads* const reads = transport.abilities().reads;
+  return reads != nullptr ? reads->register_readable(memory) : transport.register_memory(memory);
+}
+
+}  // namespace
 
 RoundMemory::RoundMemory(Transport& transport, const DriverConfig& config,
                          std::span<float> parameters)
@@ -30,7 +39,7 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
     out->copy_ = out->copy_memory_.bytes().first(shape.bytes);
     sent = out->copy_;
   }
-  auto region = transport.register_readable(sent);
+  auto region = register_sent(transport, sent);
   if (!region) return std::move(region).error();
   out->region_ = std::move(region).value();
   try {
@@ -86,7 +95,7 @@ Result<void> RoundMemory::keep_relayed() {
   for (Layer& layer : layers_) {
     if (!layer.relayed.empty()) continue;
     layer.relayed.resize(layer.whole.bytes);
-    auto region = transport_.register_readable(layer.relayed);
+    auto region = register_sent(transport_, std::as_bytes(std::span(layer.relayed)));
     if (!region) return std::move(region).error();
     layer.relayed_region = std::move(region).value();
   }

@@ -12,7 +12,7 @@
 #include "sync/accumulator.h"
 #include "sync/driver_config.h"
 #include "sync/program.h"
-#include "transport/arena.h"
+#include "base/arena.h"
 
 namespace selmcast {
 

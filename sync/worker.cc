@@ -11,7 +11,7 @@
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
 #include "sync/rank_runtime.h"
-#include "transport/choose.h"
+#include "transport/backends/choose.h"
 
 namespace selmcast {
 

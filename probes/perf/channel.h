@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "probes/perf/exchange.h"
-#include "transport/unique_fd.h"
 
 namespace selmcast::perf {
 

@@ -32,7 +32,7 @@ class Client {
  private:
   Result<void> greet(Channel& channel);
   Result<void> connect();
-  Result<void> look_after();
+  Result<void> check_health();
   template <class Engine>
   Result<void> drive(Engine& engine, Duration duration);
   std::uint64_t messages_of(std::uint32_t round) const noexcept;
@@ -96,7 +96,7 @@ Result<void> Client::meet(const std::vector<std::string>& hosts) {
   return {};
 }
 
-Result<void> Client::look_after() {
+Result<void> Client::check_health() {
   for (Channel& channel : channels_) {
     auto message = channel.poll(Duration::zero());
     if (!message) return message.error();
@@ -118,12 +118,12 @@ Result<void> Client::drive(Engine& engine, Duration duration) {
                            "the measurement");
     if (!slice) {
       // A server that died is the better reason, where it is known already.
-      auto alive = look_after();
+      auto alive = check_health();
       return alive ? Result<void>(slice.error())
                    : failed(alive.error().message + " (" + slice.error().message + ")");
     }
     if (*slice == Slice::finished) return {};
-    if (auto ok = look_after(); !ok) return ok;
+    if (auto ok = check_health(); !ok) return ok;
     if (!finishing && clock_.now() >= end) {
       engine.finish();
       finishing = true;

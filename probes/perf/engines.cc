@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/verbs/explain.h"
-#include "transport/verbs/verbs_address.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "probes/perf/engines.h"
 #include "probes/perf/reap.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 namespace {

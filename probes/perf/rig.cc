@@ -7,11 +7,7 @@
 #include <cstring>
 #include <random>
 
-#include "transport/verbs/explain.h"
-#include "transport/verbs/pacing.h"
-#include "transport/verbs/reliable.h"
-#include "transport/verbs/ud_queue_pair.h"
-#include "transport/verbs/verbs_address.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 namespace {

@@ -5,10 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/arena.h"
 #include "probes/perf/exchange.h"
-#include "transport/arena.h"
-#include "transport/verbs/device_port.h"
-#include "transport/verbs/group_join.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 

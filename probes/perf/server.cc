@@ -6,7 +6,7 @@
 #include "probes/perf/channel.h"
 #include "probes/perf/drive.h"
 #include "probes/perf/perf.h"
-#include "transport/verbs/explain.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "probes/perf/engines.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/raw.h"
 
 namespace selmcast::perf {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "transport/rendezvous/rendezvous.h"
-#include "transport/unique_fd.h"
 
 namespace selmcast::store {
 

@@ -51,14 +51,13 @@ struct SimConfig {
   /// A fabric with back-pressure: ports and inboxes are unbounded, links must be without loss,
   /// duplication, reordering and corruption, and capabilities() say loses_frames = false.
   bool lossless = false;
-  /// Receives of a landing queue (Transport::join_landing()), which is a group's own inbox: bounded
+  /// Receives of a landing queue (PlacedReceives), which is a group's own inbox: bounded
   /// by it instead of inbox_bytes. 0: no such queues.
   std::uint32_t landing_depth = 0;
-  /// What register_landing() grants each rank, as a device does whose memory for it is used up.
+  /// What register_places() grants each rank, as a device does whose memory for it is used up.
   std::uint32_t landing_regions = ~std::uint32_t{0};
   std::uint32_t landing_queues = ~std::uint32_t{0};  ///< Of one rank at once, at most.
-  bool arrival_times =
-      false;  ///< Capabilities::arrival_times: virtual time, of each rank's own zero.
+  bool arrival_times = false;  ///< Timestamps: virtual time, of each rank's own zero.
   /// A frame copy from `from` to `to` vanishes as it would by SimLink::loss where this says so;
   /// empty: none. For faults that hit some frames only. Not with `lossless`.
   std::function<bool(Rank from, Rank to, std::span<const std::byte> frame)> loses;

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "transport/arena.h"
+#include "base/system_files.h"
 #include "transport/verbs/explain.h"
 #include "transport/verbs/ipoib.h"
 #include "transport/verbs/packet_size.h"
@@ -151,7 +151,7 @@ Result<DevicePort> examine(ibv_context* context, std::uint8_t number, int gid_in
     out.interface_index = table[*chosen].interface_index;
     out.interface_name = interface_of(out.interface_index);
   }
-  out.numa_node = numa_node_of_rdma_device(device);
+  out.numa_node = numa_node_of(device);
   return out;
 }
 
@@ -334,6 +334,13 @@ std::vector<std::string> describe_ports() {
     }
   }
   return out;
+}
+
+std::optional<std::uint32_t> numa_node_of(const std::string& device) {
+  // -1, which is not a number here, where the device is attached to none (Soft-RoCE, one node).
+  const auto node = read_system_number("/sys/class/infiniband/" + device + "/device/numa_node");
+  if (!node || *node > UINT32_MAX) return {};
+  return static_cast<std::uint32_t>(*node);
 }
 
 }  // namespace selmcast::verbs

@@ -85,4 +85,7 @@ std::string ipoib_address_wanted(const DevicePort& port);
 
 std::string gid_text(const ibv_gid& gid);
 
+/// The NUMA node that a device of this name is attached to, if the kernel knows.
+std::optional<std::uint32_t> numa_node_of(const std::string& device);
+
 }  // namespace selmcast::verbs

@@ -15,19 +15,19 @@ namespace selmcast {
 namespace {
 
 /// A transport whose reads copy from this process's memory when the test says so.
-class ReadingTransport final : public Transport {
+class ReadingTransport final : public Transport, public RemoteReads {
  public:
   ReadingTransport() {
     capabilities_.max_frame_bytes = 4096;
     capabilities_.max_request_bytes = 65536;
     capabilities_.max_request_slices = 32;
     capabilities_.send_depth = 8;
-    capabilities_.reads = true;
+    abilities_.reads = this;
   }
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return {}; }
   Result<Region> register_memory(std::span<const std::byte>) override { return Region(this, 1); }
-  Result<Region> register_landing(std::span<std::byte>) override { return Region(this, 2); }
+  Result<Region> register_readable(std::span<const std::byte>) override { return Region(this, 1); }
+  Result<Region> register_target(std::span<std::byte>) override { return Region(this, 2); }
   RemoteMemory remote_memory(RegionId, const std::byte* at) const noexcept override {
     return {reinterpret_cast<std::uintptr_t>(at), {7, 8, 9}};
   }
@@ -64,9 +64,6 @@ class ReadingTransport final : public Transport {
 
  protected:
   void release(detail::HandleKind, std::uint32_t) noexcept override {}
-
- private:
-  Capabilities capabilities_;
 };
 
 constexpr std::uint32_t kPayload = 64, kFrames = 40;

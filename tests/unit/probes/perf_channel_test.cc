@@ -11,8 +11,8 @@
 #include <chrono>
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "probes/perf/channel.h"
-#include "transport/unique_fd.h"
 
 namespace selmcast::perf {
 namespace {

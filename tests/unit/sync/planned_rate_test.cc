@@ -52,8 +52,9 @@ TEST(PlannedRate, OnlineItIsWhatTheLinkMayCarry) {
 }
 
 /// Goes nowhere, and notes what it is told of rates.
-class PacedTransport final : public NullTransport {
+class PacedTransport final : public NullTransport, public Pacing {
  public:
+  PacedTransport() { abilities_.pacing = this; }
   bool limit_rate(Kbps wire_kbps) noexcept override {
     limits.push_back(wire_kbps);
     return true;

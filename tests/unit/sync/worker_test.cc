@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "transport/open.h"
+#include "transport/backends/open.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace selmcast {

@@ -11,7 +11,7 @@
 #include "train/trace.h"
 #include "train/trainer.h"
 #include "training_support.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace selmcast {

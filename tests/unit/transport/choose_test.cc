@@ -1,5 +1,5 @@
 // transport=auto: all ranks come to the same answer, whatever differs between them.
-#include "transport/choose.h"
+#include "transport/backends/choose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

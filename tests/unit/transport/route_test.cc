@@ -1,6 +1,6 @@
 // Which interface leads to the store, on this machine's own addresses. Routes to other hosts are
 // tested in network namespaces.
-#include "transport/route.h"
+#include "transport/backends/route.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

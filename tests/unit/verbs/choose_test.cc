@@ -1,5 +1,5 @@
 // transport=auto where there are RDMA devices, and which of them is taken.
-#include "transport/choose.h"
+#include "transport/backends/choose.h"
 
 #include <net/if.h>
 

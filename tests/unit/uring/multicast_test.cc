@@ -8,7 +8,7 @@
 #include <csignal>
 #include <set>
 
-#include "tests/unit/transport/uring_support.h"
+#include "tests/unit/uring/support.h"
 #include "transport/uring/udp_address.h"
 #include "transport/uring/udp_socket.h"
 

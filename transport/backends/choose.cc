@@ -1,12 +1,14 @@
-#include "transport/choose.h"
+#include "transport/backends/choose.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "hwconf/machine.h"
-#include "transport/route.h"
+#include "transport/backends/route.h"
 #include "transport/shm/shm_transport.h"
+#if SELMCAST_HAVE_VERBS
 #include "transport/verbs/device_port.h"
+#endif
 
 namespace selmcast {
 namespace {
@@ -142,6 +144,7 @@ Result<ChosenTransport> Agreement::open(const std::string& name) const {
   if (config.interface.empty() && name != "shm") {
     auto route = route_to(at_);
     if (name == "verbs") {
+#if SELMCAST_HAVE_VERBS
       // A cluster's store may be reached through a network without RDMA: then any device will do.
       auto port = verbs::port_behind(route ? route->interface : std::string());
       if (!port) return std::move(port).error();
@@ -151,6 +154,7 @@ Result<ChosenTransport> Agreement::open(const std::string& name) const {
                               : "it is the first usable one, and none is behind the interface that "
                                 "leads to the store at " +
                                     to_string(at_);
+#endif
     } else {
       if (!route) return std::move(route).error();
       config.interface = route->interface;

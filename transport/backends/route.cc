@@ -1,4 +1,4 @@
-#include "transport/route.h"
+#include "transport/backends/route.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-#include "transport/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace selmcast {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 #include "transport/rendezvous/rendezvous.h"
 
 namespace selmcast {

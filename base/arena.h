@@ -19,7 +19,8 @@ enum class PageKind : std::uint8_t {
 };
 
 struct ArenaWish {
-  /// Where the memory should lie, e.g. near the device that uses it; nothing: no matter.
+  /// Where the memory should lie, e.g. near the device that uses it; nothing: no matter. One that
+  /// is not there: no matter either.
   std::optional<std::uint32_t> numa_node = {};
   PageKind best = PageKind::hugetlb;  ///< Larger ones are not tried.
 };
@@ -63,8 +64,5 @@ class Arena {
 };
 
 const char* name_of(PageKind kind) noexcept;
-
-/// Which node a device of this name in /sys/class/infiniband is attached to, if the kernel knows.
-std::optional<std::uint32_t> numa_node_of_rdma_device(const std::string& device);
 
 }  // namespace selmcast

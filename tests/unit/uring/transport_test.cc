@@ -1,6 +1,4 @@
 // The UDP backend on the loopback interface, several transports in one process.
-#include "transport/uring/uring_transport.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,9 +7,10 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/unit/transport/uring_support.h"
+#include "tests/unit/uring/support.h"
 #include "transport/uring/udp_address.h"
 #include "transport/uring/udp_socket.h"
+#include "transport/uring/uring_transport.h"
 
 namespace selmcast {
 namespace {

@@ -78,7 +78,7 @@ class TrainSender {
   bool stopped_ = true;
 };
 
-/// When a packet was seen and, where the device says so, when it came (Completion::device_ns).
+/// When a packet was seen and, where the device says so, when it came (Timestamps::arrival_ns()).
 struct Arrival {
   TimePoint seen{};
   std::uint64_t device_ns = 0;

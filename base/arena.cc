@@ -1,4 +1,4 @@
-#include "transport/arena.h"
+#include "base/arena.h"
 
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <fstream>
 #include <utility>
 
-#include "hwconf/system_files.h"
+#include "base/system_files.h"
 
 namespace selmcast {
 namespace {
@@ -168,13 +168,6 @@ std::optional<std::size_t> Arena::huge_bytes() const {
 const char* name_of(PageKind kind) noexcept {
   constexpr std::array<const char*, 3> kNames{"hugetlb", "transparent", "plain"};
   return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::optional<std::uint32_t> numa_node_of_rdma_device(const std::string& device) {
-  // -1, which is not a number here, where the device is attached to none (Soft-RoCE, one node).
-  const auto node = read_system_number("/sys/class/infiniband/" + device + "/device/numa_node");
-  if (!node || *node >= kNodesMost) return {};
-  return static_cast<std::uint32_t>(*node);
 }
 
 }  // namespace selmcast

@@ -1,4 +1,4 @@
-#include "hwconf/system_files.h"
+#include "base/system_files.h"
 
 #include <gtest/gtest.h>
 

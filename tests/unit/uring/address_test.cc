@@ -5,7 +5,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "transport/handle_table.h"
 #include "transport/uring/udp_address.h"
 
 namespace selmcast::uring {
@@ -99,41 +98,6 @@ TEST(UringPeerAddress, RefusesHostileBytes) {
   EXPECT_FALSE(decode_peer(encode_peer({.ipv4 = 0, .port = 9})));
   EXPECT_FALSE(decode_peer(encode_peer({.ipv4 = 0xEFC00001U, .port = 9})));  // multicast
   EXPECT_FALSE(decode_peer(encode_peer({.ipv4 = 0xFFFFFFFFU, .port = 9})));  // broadcast
-}
-
-TEST(UringHandleTable, StaleIdsAreNotFound) {
-  HandleTable<int> table;
-  const auto first = table.insert(10);
-  const auto second = table.insert(20);
-  ASSERT_TRUE(first && second);
-  EXPECT_NE(*first, 0U);
-  EXPECT_NE(*first, *second);
-  EXPECT_EQ(*table.find(*first), 10);
-  EXPECT_EQ(table.erase(*first), 10);
-  EXPECT_EQ(table.find(*first), nullptr);
-  EXPECT_EQ(table.erase(*first), std::nullopt);
-  const auto third = table.insert(30);
-  ASSERT_TRUE(third);
-  EXPECT_NE(*third, *first);
-  EXPECT_EQ(table.find(*first), nullptr);
-  EXPECT_EQ(*table.find(*third), 30);
-  EXPECT_EQ(*table.find(*second), 20);
-  EXPECT_EQ(table.find(0), nullptr);
-  EXPECT_EQ(table.find(~std::uint32_t{0}), nullptr);
-}
-
-TEST(UringHandleTable, HoldsExactlyItsPlaces) {
-  HandleTable<int> table;
-  std::vector<std::uint32_t> ids;
-  for (std::size_t i = 0; i < HandleTable<int>::kPlaces; ++i) {
-    const auto id = table.insert(static_cast<int>(i));
-    ASSERT_TRUE(id);
-    ids.push_back(*id);
-  }
-  EXPECT_EQ(table.insert(1), std::nullopt);
-  EXPECT_TRUE(table.erase(ids[500]));
-  EXPECT_TRUE(table.insert(2));
-  EXPECT_EQ(table.insert(3), std::nullopt);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "transport/faulty_transport.h"
+#include "tests/faulty/faulty_transport.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,6 @@ class FaultyTransport final : public Transport {
  public:
   FaultyTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan);
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return inner_->address(); }
   Result<Region> register_memory(std::span<const std::byte> memory) override {
     return inner_->register_memory(memory);
@@ -44,7 +43,6 @@ class FaultyTransport final : public Transport {
   void wake() noexcept override { inner_->wake(); }
   TransportCounters counters() const noexcept override { return inner_->counters(); }
   std::string last_error() const override { return inner_->last_error(); }
-  bool limit_rate(Kbps wire_kbps) noexcept override { return inner_->limit_rate(wire_kbps); }
   std::vector<std::string> notices() const override { return inner_->notices(); }
 
  protected:
@@ -85,7 +83,6 @@ class FaultyTransport final : public Transport {
   std::unique_ptr<Transport> inner_;
   FaultPlan plan_;
   SplitMix64 random_;
-  Capabilities capabilities_;
   std::vector<Completion> ready_;
   std::size_t ready_head_ = 0;
   std::vector<Held> held_;
@@ -112,8 +109,8 @@ FaultyTransport::FaultyTransport(std::unique_ptr<Transport> inner, const FaultPl
                      is_chance(plan.corrupt) && is_chance(plan.backpressure),
                  "faults are chances within [0, 1]");
   capabilities_ = inner_->capabilities();
-  capabilities_.reads = false;  // faults are injected into frames only
-  capabilities_.landing_depth = 0;
+  // Faults are injected into frames only, and buffers are lent under tokens of ours.
+  abilities_.pacing = inner_->abilities().pacing;
   if (plan.drop > 0.0 || plan.duplicate > 0.0 || plan.reorder > 0.0 || plan.corrupt > 0.0)
     capabilities_.loses_frames = true;
   const std::uint32_t buffers = capabilities_.receive_buffers;

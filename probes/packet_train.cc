@@ -1,4 +1,4 @@
-#include "probes/train.h"
+#include "probes/packet_train.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Memory for devices: which pages it lies in, that it is there, zeroed, given back, near a node.
-#include "transport/arena.h"
+#include "base/arena.h"
 
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>
@@ -13,7 +13,7 @@
 #include <array>
 #include <vector>
 
-#include "hwconf/system_files.h"
+#include "base/system_files.h"
 
 namespace selmcast {
 namespace {
@@ -164,10 +164,6 @@ TEST(ArenaPages, TheNodeIsToldToTheKernel) {
     EXPECT_FALSE(far->numa_node());
     expect_usable(*far, kBig);
   }
-}
-
-TEST(ArenaPages, ADeviceThatIsNotThereHasNoNode) {
-  EXPECT_FALSE(numa_node_of_rdma_device("no such device"));
 }
 
 }  // namespace
