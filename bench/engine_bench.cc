@@ -79,7 +79,7 @@ void receive_to_accumulate(benchmark::State& state) {
       encode_frame({.job = kJob,
                     .sender = 1,
                     .round = round,
-                    .chunk = f / kShape.chunk_frames,
+                    .check = payload_check(frame.subspan(kFrameHeaderBytes)),
                     .offset = kShape.offset_of(f),
                     .length = kPayload},
                    frame.subspan(kFrameHeaderBytes), frame.data());

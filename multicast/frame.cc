@@ -17,7 +17,7 @@ enum At : std::size_t {
   kStreamAt = 10,
   kEpochAt = 12,
   kRoundAt = 16,
-  kChunkAt = 20,
+  kCheckAt = 20,
   kOffsetAt = 24,
   kLengthAt = 32,
   kFlagsAt = 34,
@@ -28,7 +28,10 @@ static_assert(kCrcAt + sizeof(std::uint32_t) == kFrameHeaderBytes);
 constexpr std::size_t kNackRangeBytes = 8;
 
 std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payload) noexcept {
-  return crc32c(crc32c(0, {header, kCrcAt}), payload);
+  const std::uint32_t crc = crc32c(0, {header, kCrcAt});
+  const bool parameters =
+      load_le<std::uint8_t>(header + kKindAt) == static_cast<std::uint8_t>(FrameKind::data);
+  return parameters ? crc : crc32c(crc, payload);
 }
 
 bool known_kind(std::uint8_t kind) noexcept {
@@ -37,6 +40,10 @@ bool known_kind(std::uint8_t kind) noexcept {
 }
 
 }  // namespace
+
+std::uint32_t payload_check(std::span<const std::byte> payload) noexcept {
+  return crc32c(0, payload);
+}
 
 void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
                   std::byte* out) noexcept {
@@ -51,7 +58,7 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
   store_le(out + kStreamAt, header.stream);
   store_le(out + kEpochAt, header.epoch);
   store_le(out + kRoundAt, header.round);
-  store_le(out + kChunkAt, header.chunk);
+  store_le(out + kCheckAt, header.check);
   store_le(out + kOffsetAt, header.offset);
   store_le(out + kLengthAt, header.length);
   store_le(out + kFlagsAt, header.flags);
@@ -66,7 +73,7 @@ FrameHeader peek_header(const std::byte* header) noexcept {
       .stream = load_le<std::uint16_t>(header + kStreamAt),
       .epoch = load_le<std::uint32_t>(header + kEpochAt),
       .round = load_le<std::uint32_t>(header + kRoundAt),
-      .chunk = load_le<std::uint32_t>(header + kChunkAt),
+      .check = load_le<std::uint32_t>(header + kCheckAt),
       .offset = load_le<std::uint64_t>(header + kOffsetAt),
       .length = load_le<std::uint16_t>(header + kLengthAt),
       .flags = load_le<std::uint16_t>(header + kFlagsAt),

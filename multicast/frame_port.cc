@@ -46,6 +46,7 @@ FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::ui
       self_(self),
       world_(world),
       chunk_frames_(chunk_frames),
+      medium_checks_(transport.capabilities().checks_payload),
       data_in_flight_(streams, 0),
       tags_(streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
@@ -138,7 +139,7 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < run.count; ++i) {
     const std::uint32_t frame = run.first + i;
-    header.chunk = frame / shape.chunk_frames;
+    header.check = run.checks == nullptr ? 0 : run.checks[frame];
     header.offset = shape.offset_of(frame);
     header.length = static_cast<std::uint16_t>(shape.length_of(frame));
     const std::span payload{run.data + header.offset, header.length};

@@ -67,8 +67,8 @@ class LandingQueue {
   /// name no place.
   void open_without_row() noexcept;
   bool is_open() const noexcept { return round_.row != nullptr; }
-  /// A completion of this queue, in the order polled: its frame, whole and checked. The payload of
-  /// a frame that came in place lies there.
+  /// A completion of this queue, in the order polled: its frame, whole, its header checked. The
+  /// payload of a frame that came in place lies there.
   ParsedFrame arrived(const Completion& completion) noexcept;
   /// Puts a fresh frame of the open round in its place, however it came. `payload` is as long as
   /// the frame; it may lie in its place already.

@@ -94,12 +94,13 @@ ParsedFrame Puller::frame_of(Batch& batch, std::uint32_t index) noexcept {
                            .stream = what.stream,
                            .epoch = what.epoch,
                            .round = what.round,
-                           .chunk = frame / what.shape.chunk_frames,
                            .offset = what.shape.offset_of(frame),
                            .length = static_cast<std::uint16_t>(what.shape.length_of(frame)),
                            .flags = frame_flag::kRepair | frame_flag::kRead};
   out.payload = {memory_of(at) + kTagBytes + std::size_t{index} * frame_payload_,
                  out.header.length};
+  // The reading was checked by its medium or not at all; the digest tells either way.
+  if (!port_.medium_checks()) out.header.check = payload_check(out.payload);
   return out;
 }
 

@@ -134,6 +134,7 @@ class SendSession {
   void send_evict(Rank rank, std::uint32_t epoch, std::uint32_t round) noexcept;
   void settle(Rank rank, ReceiverState state) noexcept;
   void extend_digest(Lane& lane, std::uint32_t end) noexcept;
+  FrameRun run_of(std::uint16_t flags, std::uint32_t first, std::uint32_t count) const noexcept;
   std::uint32_t credit_of(const Peer& peer) const noexcept;
   Duration wire_time(std::uint32_t first, std::uint32_t count) const noexcept;
   void wake_at(TimePoint t) noexcept { next_timer_ = std::min(next_timer_, t); }
@@ -147,6 +148,8 @@ class SendSession {
   RegionId region_ = 0;
   Kbps wire_kbps_ = 1;
   std::uint16_t flags_ = 0;  ///< Of all data.
+  /// By frame: what extend_digest() found, for all lanes and repairs. Empty: the medium checks.
+  std::vector<std::uint32_t> checks_;
   std::vector<Peer> peers_;
   std::vector<Lane> lanes_;  ///< lanes_[0, lane_count_) are in use.
   std::size_t lane_count_ = 0;

@@ -43,6 +43,7 @@ class Rank1 {
                        .length = static_cast<std::uint16_t>(shape.length_of(index)),
                        .flags = flags};
     const std::span payload{row.data() + header.offset, header.length};
+    header.check = payload_check(payload);
     Bytes out(kFrameHeaderBytes + header.length);
     encode_frame(header, payload, out.data());
     std::copy(payload.begin(), payload.end(), out.begin() + kFrameHeaderBytes);
@@ -66,6 +67,11 @@ class Rank1 {
     const auto& header = parsed.header;
     if (parsed.error != FrameError::none || header.kind != FrameKind::data || header.sender != 5 ||
         header.round != now || !queue.is_open()) {
+      ++refused;
+      return;
+    }
+    // As the session does: a corrupt one is as good as lost.
+    if (payload_check(parsed.payload) != header.check) {
       ++refused;
       return;
     }
