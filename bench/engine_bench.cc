@@ -81,6 +81,7 @@ void receive_to_accumulate(benchmark::State& state) {
       encode_frame({.job = kJob,
                     .sender = 1,
                     .round = round,
+                    .check = payload_check(frame.subspan(kFrameHeaderBytes)),
                     .offset = kShape.offset_of(f),
                     .length = kPayload},
                    frame.subspan(kFrameHeaderBytes), frame.data());

@@ -50,6 +50,7 @@ FramePort::FramePort(Transport& transport, const PortSettings& settings)
       world_(settings.world),
       control_payload_max_(selmcast::control_payload_max(settings.frame_bytes)),
       chunk_frames_(settings.chunk_frames),
+      medium_checks_(transport.capabilities().checks_payload),
       data_in_flight_(settings.streams, 0),
       tags_(settings.streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
@@ -143,6 +144,7 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
   for (std::uint32_t i = 0; i < run.count; ++i) {
     const std::uint32_t frame = run.first + i;
     if (run.weights != nullptr) header.weight = run.weights[frame];
+    header.check = run.checks == nullptr ? 0 : run.checks[frame];
     header.offset = shape.offset_of(frame);
     header.length = static_cast<std::uint16_t>(shape.length_of(frame));
     const std::span payload{run.data + header.offset, header.length};

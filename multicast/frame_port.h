@@ -38,6 +38,8 @@ struct FrameRun {
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
   const std::uint16_t* weights = nullptr;  ///< By frame: FrameHeader::weight; null: 1.
+  /// By frame of the stream: FrameHeader::check; null where the medium checks.
+  const std::uint32_t* checks = nullptr;
 };
 
 class Puller;
@@ -89,6 +91,8 @@ class FramePort {
   std::uint32_t data_in_flight(std::uint16_t stream) const noexcept {
     return data_in_flight_[stream];
   }
+  /// Whether what is in frames is safe without FrameHeader::check.
+  bool medium_checks() const noexcept { return medium_checks_; }
   /// Who reads missing frames from their senders; null: they are asked for by NACK.
   Puller* puller() const noexcept { return puller_; }
   void set_puller(Puller* puller) noexcept { puller_ = puller; }
@@ -117,6 +121,7 @@ class FramePort {
   Transport& transport_;
   RemoteReads* reads_;  ///< The transport's; null: it has none.
   std::uint32_t job_, self_, world_, control_payload_max_, chunk_frames_;
+  bool medium_checks_;
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
   std::vector<std::uint16_t> stream_of_slot_;

@@ -99,6 +99,8 @@ ParsedFrame Puller::frame_of(Batch& batch, std::uint32_t index) noexcept {
                            .flags = frame_flag::kRepair | frame_flag::kRead};
   out.payload = {memory_of(at) + kTagBytes + std::size_t{index} * frame_payload_,
                  out.header.length};
+  // The reading was checked by its medium or not at all; the digest tells either way.
+  if (!port_.medium_checks()) out.header.check = payload_check(out.payload);
   return out;
 }
 

@@ -237,12 +237,18 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
     ++counters_.dropped;
     return Verdict::dropped;
   }
-  if (!source->bitmap.insert(frame)) {
+  if (source->bitmap.contains(frame)) {
     ++counters_.duplicates;
     return Verdict::duplicate;
   }
+  // Last, so that nothing is read in vain; and before the merge, which cannot be taken back.
+  if (!port_.medium_checks() && payload_check(payload) != header.check) {
+    ++counters_.corrupt;
+    return Verdict::corrupt;
+  }
+  source->bitmap.insert(frame);
   counters_.payload_bytes += payload.size();
-  source->digest += frame_digest(header.offset, payload);
+  source->digest += frame_digest(header);
   deadlines_->heard(source->rank, now);
   deadlines_->progressed(source->rank, now);
   if ((header.flags & frame_flag::kRead) != 0) ++counters_.read_frames;

@@ -52,6 +52,7 @@ enum class Verdict : std::uint8_t {
   foreign,    ///< Of the current round from a rank that is not to be heard.
   malformed,  ///< Offset, length or stream does not fit.
   dropped,    ///< By the loss that was asked for.
+  corrupt,    ///< The payload is not what was sent: as good as lost.
 };
 
 enum class SenderState : std::uint8_t {
@@ -70,6 +71,7 @@ struct ReceiveCounters {
   std::uint64_t stale = 0;
   std::uint64_t malformed = 0;
   std::uint64_t dropped = 0;
+  std::uint64_t corrupt = 0;
   std::uint64_t nacked_frames = 0;
   std::uint64_t read_frames = 0;  ///< Fresh ones that this rank read from their senders.
 };
@@ -95,7 +97,8 @@ class ReceiveSession {
   /// free_running: the sender is known to have ended its open round without this rank.
   void supersede(Rank sender) noexcept;
 
-  /// A checked data frame. On `fresh` the caller merges the payload before anything else.
+  /// A data frame whose header was checked. On `fresh` the payload was, too, and lies in the cache:
+  /// the caller merges it before anything else.
   Verdict on_data(const FrameHeader& header, std::span<const std::byte> payload,
                   TimePoint now) noexcept;
   /// A checked TAIL or EVICT frame of any epoch and round.

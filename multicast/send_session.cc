@@ -29,6 +29,7 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
     : port_(port),
       settings_(settings),
       shape_(settings.shape),
+      checks_(port.medium_checks() ? 0 : settings.shape.frames()),
       peers_(port.world()),
       own_deadlines_(PeerDeadlines::of_receivers(settings.deadlines == nullptr ? port.world() : 0,
                                                  settings.timeout)),
@@ -285,15 +286,29 @@ std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
 
 void SendSession::extend_digest(Lane& lane, std::uint32_t end) noexcept {
   for (; lane.digest_end < end; ++lane.digest_end) {
-    const std::uint64_t offset = shape_.offset_of(lane.digest_end);
-    lane.digest += frame_digest(offset, {lane.data.bytes + offset, shape_.length_of(lane.digest_end)});
+    const std::uint32_t frame = lane.digest_end;
+    FrameHeader header{.offset = shape_.offset_of(frame),
+                       .length = static_cast<std::uint16_t>(shape_.length_of(frame))};
+    if (!checks_.empty()) {
+      header.check = checks_[frame] =
+          payload_check({lane.data.bytes + header.offset, header.length});
+    }
+    lane.digest += frame_digest(header);
   }
 }
 
 FrameRun SendSession::run_of(const Lane& lane, std::uint16_t flags, std::uint32_t first,
                              std::uint32_t count) const noexcept {
-  return {epoch_, round_,    settings_.stream, flags, first,
-          count,  lane.data.bytes, lane.data.region, lane.data.weights};
+  return {.epoch = epoch_,
+          .round = round_,
+          .stream = settings_.stream,
+          .flags = static_cast<std::uint16_t>(flags_ | flags),
+          .first = first,
+          .count = count,
+          .data = lane.data.bytes,
+          .region = lane.data.region,
+          .weights = lane.data.weights,
+          .checks = checks_.empty() ? nullptr : checks_.data()};
 }
 
 std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
@@ -303,11 +318,13 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
   std::uint32_t sent = 0;
   while (lane.next_frame < credit && *lane.next_send <= now) {
     const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
-    const auto flags =
-        static_cast<std::uint16_t>(flags_ | (lane.spec->patch ? frame_flag::kPatch : 0));
-    const FrameRun run = run_of(lane, flags, lane.next_frame, count);
-    if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
+    if (!port_.data_slot_free()) return sent;
+    // First, since the frames carry what it finds; once for all lanes of this range.
     extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
+    const auto flags = lane.spec->patch ? frame_flag::kPatch : std::uint16_t{0};
+    // Cannot be refused, with a slot free.
+    static_cast<void>(port_.send_frames(lane.spec->destination, shape,
+                                        run_of(lane, flags, lane.next_frame, count)));
     *lane.next_send = std::max(*lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
     lane.next_frame += count;
     sent += count;
@@ -324,10 +341,9 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     if (!run) break;
     if (!run->several && settled(peers_[run->receiver].state)) continue;
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
-    const auto flags = static_cast<std::uint16_t>(flags_ | frame_flag::kRepair);
-    const FrameRun frames = run_of(lane, flags, run->first, run->count);
     // Cannot be refused: a slot is free, and nothing else lets it say no.
-    static_cast<void>(port_.send_frames(to, shape_, frames));
+    static_cast<void>(
+        port_.send_frames(to, shape_, run_of(lane, frame_flag::kRepair, run->first, run->count)));
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair =
         std::max(lane.next_repair, now - kCatchUp) + wire_time(run->first, run->count) * share;

@@ -180,6 +180,8 @@ class SendSession {
   std::uint32_t epoch_ = 0, round_ = 0;
   Kbps wire_kbps_ = 1;
   std::uint16_t flags_ = 0;  ///< Of all data.
+  /// By frame: what extend_digest() found, for all lanes and repairs. Empty: the medium checks.
+  std::vector<std::uint32_t> checks_;
   std::vector<Peer> peers_;
   PeerDeadlines own_deadlines_;  ///< Unless they are shared.
   PeerDeadlines* deadlines_;

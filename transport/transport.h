@@ -47,6 +47,9 @@ struct Capabilities {
   Duration join_settle{};
   bool replicates_in_network = false;  ///< A multicast post costs its bytes once at the sender.
   bool loses_frames = false;           ///< Frames may be lost, duplicated or reordered.
+  /// What arrives is what was sent, by a CRC of at least 32 bits that the medium has over each
+  /// frame, or because it stays in one machine's memory: frames need no check of their own.
+  bool checks_payload = false;
 };
 
 /// Where a rank can be reached; opaque, versioned, sent through the rendezvous.

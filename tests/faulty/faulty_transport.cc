@@ -113,6 +113,7 @@ FaultyTransport::FaultyTransport(std::unique_ptr<Transport> inner, const FaultPl
   abilities_.pacing = inner_->abilities().pacing;
   if (plan.drop > 0.0 || plan.duplicate > 0.0 || plan.reorder > 0.0 || plan.corrupt > 0.0)
     capabilities_.loses_frames = true;
+  if (plan.corrupt > 0.0) capabilities_.checks_payload = false;
   const std::uint32_t buffers = capabilities_.receive_buffers;
   ready_.reserve(3 * kScratch + kHeldMost);
   held_.reserve(kHeldMost);

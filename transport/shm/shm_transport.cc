@@ -18,6 +18,7 @@ Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noe
   out.max_frame_bytes = kFrameMax;
   out.max_request_bytes = kRequestMax;
   out.max_request_slices = kSlicesMax;
+  out.checks_payload = true;  // It never leaves memory.
   out.send_depth = kSendDepth;
   out.receive_buffers = kReceiveSlots;
   // A full ring is backpressure at its sender, for all its destinations. A sender that keeps to its

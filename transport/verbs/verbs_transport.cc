@@ -114,6 +114,7 @@ void VerbsTransport::describe() {
   capabilities_.join_settle = kJoinSettle;
   capabilities_.replicates_in_network = true;
   capabilities_.loses_frames = true;
+  capabilities_.checks_payload = true;  // The invariant CRC of every packet, RoCE's too.
   abilities_.reads = this;
   if (rails_.size() == 1 && rails_.front()->landing_depth() > 0) abilities_.placed_receives = this;
   const bool paced = std::any_of(rails_.begin(), rails_.end(),

@@ -103,6 +103,8 @@ class PullerTest : public testing::Test {
       EXPECT_EQ(frame.header.length, frame.payload.size());
       EXPECT_TRUE(std::equal(frame.payload.begin(), frame.payload.end(),
                              data_.begin() + static_cast<std::ptrdiff_t>(frame.header.offset)));
+      // The transport of this test says nothing of what it checks.
+      EXPECT_EQ(frame.header.check, payload_check(frame.payload));
       out.push_back(static_cast<std::uint32_t>(frame.header.offset / kPayload));
     });
     return out;
