@@ -81,8 +81,8 @@ struct FrameHeader {
   std::uint32_t check = 0;  ///< data: payload_check(), or 0 where the medium checks.
   std::uint64_t offset = 0;
   std::uint16_t length = 0;  ///< Payload bytes.
-  std::uint32_t weight = 1;  ///< data: so many ranks' values are summed up in the payload; 1..65536.
   std::uint16_t flags = 0;
+  std::uint32_t weight = 1;  ///< data: so many ranks' values are summed up in the payload; 1..65536.
 
   bool operator==(const FrameHeader&) const = default;
 };

@@ -21,14 +21,20 @@ constexpr std::uint32_t kControlJob = 9;
 
 /// Keeps the control frames that are posted. Memory can be read, so that tails are as long as they
 /// get.
-class ControlRecorder final : public NullTransport {
+class ControlRecorder final : public NullTransport, public RemoteReads {
  public:
   ControlRecorder() {
-    capabilities_ = NullTransport::capabilities();
     capabilities_.max_frame_bytes = 9216;
-    capabilities_.reads = true;
+    abilities_.reads = this;
   }
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
+  Result<Region> register_readable(std::span<const std::byte> memory) override {
+    return register_memory(memory);
+  }
+  Result<Region> register_target(std::span<std::byte> memory) override {
+    return register_memory(memory);
+  }
+  bool can_read(EndpointId) noexcept override { return false; }
+  PostOutcome post_reads(std::span<const ReadRequest>) noexcept override { return {}; }
   RemoteMemory remote_memory(RegionId, const std::byte* at) const noexcept override {
     return {reinterpret_cast<std::uintptr_t>(at), {7, 8, 9}};
   }
@@ -42,9 +48,6 @@ class ControlRecorder final : public NullTransport {
   }
 
   std::vector<std::vector<std::byte>> frames;
-
- private:
-  Capabilities capabilities_;
 };
 
 class ControlFrames : public testing::TestWithParam<std::uint32_t> {

@@ -37,9 +37,10 @@ FrameHeader golden_header() {
           .epoch = 0x01020304,
           .round = 0xAABBCCDD,
           .check = 0x96182CA2,
-          .offset = 0x1122334455667788,
+          .offset = 0x334455667788,
           .length = 5,
-          .flags = frame_flag::kRepair | frame_flag::kPatch};
+          .flags = frame_flag::kRepair | frame_flag::kPatch,
+          .weight = 0x1123};
 }
 
 /// Written by hand from the layout comment; both checksums come from a bitwise CRC32C in Python.
@@ -172,16 +173,19 @@ TEST(Frame, RandomFramesRoundTrip) {
   for (int i = 0; i < 2000; ++i) {
     Bytes payload(random.below(1500));
     for (std::byte& b : payload) b = static_cast<std::byte>(random.below(256));
-    const FrameHeader header{.kind = static_cast<FrameKind>(1 + random.below(6)),
+    const auto kind = static_cast<FrameKind>(1 + random.below(6));
+    const bool data = kind == FrameKind::data;
+    const FrameHeader header{.kind = kind,
                              .job = static_cast<std::uint32_t>(random()),
                              .sender = static_cast<Rank>(random.below(65'536)),
                              .stream = static_cast<std::uint16_t>(random()),
                              .epoch = static_cast<std::uint32_t>(random()),
                              .round = static_cast<std::uint32_t>(random()),
                              .check = static_cast<std::uint32_t>(random()),
-                             .offset = random(),
+                             .offset = data ? random() >> 16U : random(),
                              .length = static_cast<std::uint16_t>(payload.size()),
-                             .flags = static_cast<std::uint16_t>(random())};
+                             .flags = static_cast<std::uint16_t>(random()),
+                             .weight = data ? 1 + static_cast<std::uint32_t>(random.below(65'536)) : 1};
     const Bytes frame = encode(header, payload);
     const ParsedFrame parsed = parse_frame(frame, header.job);
     ASSERT_EQ(parsed.error, FrameError::none);
