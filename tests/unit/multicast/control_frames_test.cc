@@ -115,6 +115,7 @@ TEST_P(ControlFrames, ManyGapsAreAskedForInAsManyNacksAsItTakes) {
     const FrameHeader header{.job = kControlJob,
                              .sender = 1,
                              .epoch = 1,
+                             .check = payload_check(payload),
                              .offset = stream.offset_of(f),
                              .length = static_cast<std::uint16_t>(payload.size())};
     ASSERT_EQ(receiver.on_data(header, payload, now), Verdict::fresh);
