@@ -9,6 +9,7 @@
 
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
+#include "sync/policy_coherence.h"
 #include "sync/program.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
@@ -207,9 +208,10 @@ Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t 
   const auto count = parameter_count(o);
   if (!count) return count.error();
   const auto policy = parse_policy(o.policy);
+  if (!policy) return policy.error();
+  if (auto ok = check_parameters(*policy, world, *count * sizeof(float)); !ok) return ok;
   // The parameters, the accumulator, and what the mix keeps.
-  const std::uint64_t copies =
-      (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies(world) : 0U);
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + policy->model_copies(world);
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.

@@ -187,7 +187,14 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
   return {};
 }
 
-Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes) {
+Result<void> check_parameters(const Policy& policy, std::uint32_t workers, std::uint64_t bytes) {
+  constexpr std::uint64_t kElementsMax = 0xFFFF'FFFE;
+  const std::uint64_t elements = bytes / sizeof(float);
+  if (policy.mix == MixKind::compensate && elements > kElementsMax) {
+    return bad_input("policy: mix=compensate (osp, losp, slim) numbers at most " +
+                     std::to_string(kElementsMax) + " elements, and the parameters have " +
+                     std::to_string(elements) + "; use mix=average, or synchronise fewer at once");
+  }
   if (policy.mix != MixKind::cumulative) return {};
   constexpr std::uint64_t kBytesMax = std::uint64_t{4} << 30U;
   const std::uint64_t copies = policy.model_copies(workers);

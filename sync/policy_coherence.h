@@ -21,9 +21,10 @@ using Words = std::array<std::optional<std::string_view>, kAxes>;
 /// other words imply, and notices.
 Result<void> check_coherence(const Words& words, Policy& policy);
 
-/// Whether the copies that mix=cumulative keeps of all ranks' models are few enough: at most 4 GiB
-/// for `workers` ranks and parameters of so many bytes. Other policies pass.
-Result<void> check_memory(const Policy& policy, std::uint32_t workers, std::uint64_t bytes);
+/// Whether the policy can mix parameters of so many bytes: what mix=compensate (osp, losp, slim)
+/// numbers has at most 2^32 - 2 elements, and the copies that mix=cumulative keeps of all ranks'
+/// models take at most 4 GiB for `workers` ranks. Errors (bad_input) say which.
+Result<void> check_parameters(const Policy& policy, std::uint32_t workers, std::uint64_t bytes);
 
 /// Layers that are handed over one by one: whether the policy has such rounds, and whether `sizes`
 /// divide the elements. Errors (bad_input) say what is asked.

@@ -10,7 +10,7 @@ SimRank::SimRank(Rank rank, Engine& engine, Setting setting, Now now)
 Result<void> SimRank::set_up(std::span<float> parameters, std::span<const std::size_t> layers) {
   layers_ = layers.size();
   const auto world = static_cast<std::uint32_t>(setting_.peers.size());
-  if (auto ok = check_memory(setting_.policy, world, parameters.size_bytes()); !ok) return ok;
+  if (auto ok = check_parameters(setting_.policy, world, parameters.size_bytes()); !ok) return ok;
   stepper_.emplace(setting_.policy, parameters, *this, setting_.seed, rank_, world);
   engine_.set_keyed(stepper_->keyed());
   engine_.set_table(stepper_->table());

@@ -212,7 +212,7 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
                      ": parameters are added once to a Worker; join the job anew after a failure");
   }
   if (parameters.empty()) return bad_input("the parameter set is empty");
-  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
+  if (auto ok = check_parameters(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
   auto started =
       agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);

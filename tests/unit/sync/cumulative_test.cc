@@ -140,11 +140,11 @@ TEST(CumulativeMix, MemoryAndAgesAreBounded) {
   ASSERT_FALSE(any);
   EXPECT_NE(any.error().message.find("of any age"), std::string::npos) << any.error().message;
   // 8 ranks: 19 copies; 4 GiB / 19 = 226 050 910.3.
-  EXPECT_TRUE(check_memory(*policy, 8, 226'050'910));
-  const auto large = check_memory(*policy, 8, 226'050'911);
+  EXPECT_TRUE(check_parameters(*policy, 8, 226'050'910));
+  const auto large = check_parameters(*policy, 8, 226'050'911);
   ASSERT_FALSE(large);
   EXPECT_NE(large.error().message.find("19 copies"), std::string::npos) << large.error().message;
-  EXPECT_TRUE(check_memory(*parse_policy("mix=age"), 8, std::uint64_t{1} << 40U));
+  EXPECT_TRUE(check_parameters(*parse_policy("mix=age"), 8, std::uint64_t{1} << 40U));
 }
 
 }  // namespace

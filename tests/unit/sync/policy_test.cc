@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sync/policy_coherence.h"
+
 namespace selmcast {
 namespace {
 
@@ -92,6 +94,20 @@ TEST(Policy, OneNoticeForABiasedMean) {
     EXPECT_NE(policy->notices[0].find("in-degrees"), std::string::npos);
     EXPECT_EQ(policy->notices[0].find('\n'), std::string::npos);
   }
+}
+
+TEST(Policy, CompensationNumbersItsElements) {
+  constexpr std::uint64_t kMost = 0xFFFF'FFFE;
+  for (const char* text : {"mix=compensate", "osp", "losp", "slim", "losp codec=cast:bf16"}) {
+    const auto policy = parse_policy(text).value();
+    EXPECT_TRUE(check_parameters(policy, 4, 4 * kMost)) << text;
+    const auto refused = check_parameters(policy, 4, 4 * (kMost + 1));
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(refused.error().message.find("at most 4294967294 elements"), std::string::npos);
+  }
+  EXPECT_TRUE(check_parameters(parse_policy("").value(), 4, 4 * (kMost + 1)));
+  EXPECT_TRUE(check_parameters(parse_policy("osp2").value(), 4, 4 * (kMost + 1)));
 }
 
 TEST(Policy, SaysWhatToChange) {
