@@ -69,7 +69,7 @@ Result<void> run(const RunCommand& command) {
   if (auto ok = check_distinct(outputs, inputs); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();
-  const auto policy = parse_policy(options.policy);
+  const auto policy = parse_policy(options.policy, command.workers);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) print_notice(notice);
   if (auto ok = json->drop_old(); !ok) return ok;

@@ -197,7 +197,7 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
   view.tx_kbps = (*links)->tx_kbps;
   view.rx_kbps = (*links)->rx_kbps;
   for (Rank rank = 0; rank < world; ++rank) view.members.push_back(rank);
-  auto program = compile(view, *parse_policy(options.policy), 0);
+  auto program = compile(view, *parse_policy(options.policy, world), 0);
   if (program) return {};
   return bad_input(options.links_file + ": " + program.error().message);
 }
@@ -207,7 +207,7 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
-  const auto policy = parse_policy(o.policy);
+  const auto policy = parse_policy(o.policy, world);
   if (!policy) return policy.error();
   if (auto ok = check_parameters(*policy, world, *count * sizeof(float)); !ok) return ok;
   // The parameters, the accumulator, and what the mix keeps.
@@ -264,9 +264,8 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
     return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");
   }
-  const auto policy = parse_policy(o.policy);
+  const auto policy = parse_policy(o.policy, world);
   if (!policy) return policy.error();
-  if (auto ok = check_policy(*policy, world); !ok) return ok;
   if (o.deterministic && policy->free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "

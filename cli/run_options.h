@@ -17,7 +17,7 @@ struct RunOptions {
   std::string params_file;         ///< --params; one of these three says what is synchronised.
   std::string model;               ///< --model
   std::uint64_t params_bytes = 0;  ///< --params-bytes
-  std::string policy = "select=selmcast:3 pace=bsp mix=average";
+  std::string policy = kDefaultPolicy;
   std::string transport = "auto";
   std::string links_file;
   std::string init;  ///< seed:S

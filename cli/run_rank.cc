@@ -167,7 +167,7 @@ Result<SimJobConfig> simulated_job(const RunOptions& options, std::uint32_t worl
   if (!links) return std::move(links).error();
   const LinkTable table = links->value_or(LinkTable{std::vector<Kbps>(world, kSimDefaultKbps),
                                                     std::vector<Kbps>(world, kSimDefaultKbps)});
-  auto policy = parse_policy(options.policy);
+  auto policy = parse_policy(options.policy, world);
   if (!policy) return std::move(policy).error();
   SimJobConfig config;
   config.policy = std::move(policy).value();

@@ -191,9 +191,8 @@ Result<Document> simulate_flows(const RunOptions& options) {
   const auto links = own_links(options, kSimFlowMax);
   if (!links) return links.error();
   const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
-  const auto policy = parse_policy(options.policy);
+  const auto policy = parse_policy(options.policy, n);
   if (!policy) return policy.error();
-  if (auto ok = check_policy(*policy, n); !ok) return ok.error();
   if (auto ok = check_simulated(*policy); !ok) return ok.error();
   if (policy->eta) {
     return bad_input(

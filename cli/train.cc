@@ -177,7 +177,7 @@ Result<void> train(TrainCommand& command) {
   if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
   auto outputs = open_outputs(command);
   if (!outputs) return std::move(outputs).error();
-  const auto policy = parse_policy(job.policy);
+  const auto policy = parse_policy(job.policy, command.options.training.workers);
   if (!policy) return policy.error();
   for (const auto& notice : policy->notices) {
     print_notice(notice);

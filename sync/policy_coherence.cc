@@ -174,10 +174,11 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
     }
     policy.groups = GroupKind::sender;
   }
-  if (partial && policy.mix == MixKind::average) {
+  if (partial && policy.mix == MixKind::average) policy.notices.emplace_back(kBiasedMean);
+  if (policy.k_given && policy.k == 0) {
     policy.notices.emplace_back(
-        "mix=average with a partial selection is biased towards ranks that are heard more often "
-        "when in-degrees differ; use mix=age, end with one exact average, or use select=all");
+        "k = 0 sets no bound: a rank that is heard and hears nobody leads all others astray; drop "
+        "k, which is then the number of workers, or give one");
   }
   if (policy.slim && policy.slim->beta == policy.slim->alpha) {
     policy.notices.emplace_back(

@@ -365,9 +365,8 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
                      std::to_string(config.world) + " ranks (0.." +
                      std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
   }
-  auto policy = parse_policy(config.policy);
+  auto policy = parse_policy(config.policy, config.world);
   if (!policy) return std::move(policy).error();
-  if (auto ok = check_policy(*policy, config.world); !ok) return std::move(ok).error();
   if (config.deterministic && policy->free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "

@@ -132,8 +132,10 @@ TEST(CumulativeMix, MemoryAndAgesAreBounded) {
   EXPECT_EQ(to_string(*policy),
             "share=even select=selmcast:2 route=star pace=bsp mix=cumulative codec=identity "
             "order=fifo groups=rows");
-  EXPECT_TRUE(check_policy(*policy, 17));  // ceil(16 / 2) = 8 rounds.
-  const auto old = check_policy(*policy, 18);
+  EXPECT_TRUE(check_policy(*policy, 17));
+  EXPECT_TRUE(check_policy(*policy, 18));  // The usual bound is 8 rounds however many ranks.
+  EXPECT_TRUE(check_policy(*parse_policy("select=selmcast:2,8 mix=cumulative"), 18));
+  const auto old = check_policy(*parse_policy("select=selmcast:2,9 mix=cumulative"), 18);
   ASSERT_FALSE(old);
   EXPECT_NE(old.error().message.find("9 rounds old"), std::string::npos) << old.error().message;
   const auto any = check_policy(*parse_policy("select=random:2 mix=cumulative"), 4);
