@@ -10,6 +10,7 @@
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
 #include "sync/compile.h"
+#include "sync/policy_coherence.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/backends/open.h"
@@ -34,7 +35,7 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   what->add_option("--model", o.model, "resnet50, vgg16, bert-base or gpt2 (sizes only)");
   what->add_option("--params-bytes", o.params_bytes, "Plain float32 array of so many bytes");
   what->require_option(1);
-  command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
+  command.add_option("--policy", o.policy_text, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command
       .add_option(
@@ -61,7 +62,7 @@ void add_run_options(CLI::App& command, RunOptions& o) {
 
 std::vector<std::string> as_arguments(const RunOptions& o) {
   std::vector<std::string> out{"--rounds",    std::to_string(o.rounds),
-                               "--policy",    o.policy,
+                               "--policy",    o.policy_text,
                                "--transport", o.transport,
                                "--seed",      std::to_string(o.seed),
                                "--timeout",   text_of(o.timeout_s),
@@ -200,7 +201,7 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
   view.tx_kbps = (*links)->tx_kbps;
   view.rx_kbps = (*links)->rx_kbps;
   for (Rank rank = 0; rank < world; ++rank) view.members.push_back(rank);
-  auto program = compile(view, *parse_policy(options.policy), 0);
+  auto program = compile(view, options.policy, 0);
   if (program) return {};
   return bad_input(options.links_file + ": " + program.error().message);
 }
@@ -210,9 +211,9 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
 Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
-  const auto policy = parse_policy(o.policy);
+  if (auto ok = check_parameters(o.policy, *count * sizeof(float)); !ok) return ok;
   // The parameters, the accumulator, and what the mix keeps.
-  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies() : 0U);
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + o.policy.model_copies();
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -229,17 +230,27 @@ Result<void> check_size(const RunOptions& o, std::uint32_t local) {
 }
 }  // namespace
 
-Result<void> check_rounds(const std::string& text) {
-  const auto policy = parse_policy(text);
+Result<void> read_policy(RunOptions& o, std::uint32_t world) {
+  if (world == 0 || world > kWorkersMax) {
+    return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
+                     std::to_string(kWorkersMax));
+  }
+  auto policy = parse_policy(o.policy_text, world);
+  if (!policy) return std::move(policy).error();
+  o.policy = std::move(*policy);
+  return {};
+}
+
+Result<void> check_rounds(const Policy& policy) {
   // Where receivers are selected online it is unequal links that rounds differ by.
-  if (!policy || !policy->free() || policy->eta) return {};
+  if (!policy.free() || policy.eta) return {};
   return bad_input(
       "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
       "use `selmcast train`, pace=ssp:s,eta with select=selmcast:p, or pace=bsp");
 }
 
 Result<void> check_simulated(const Policy& policy) {
-  if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
+  if (auto ok = check_rounds(policy); !ok) return ok;
   if (!policy.free() && policy.model_copies() > 0) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
@@ -250,10 +261,6 @@ Result<void> check_simulated(const Policy& policy) {
 }
 
 Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
-  if (world == 0 || world > kWorkersMax) {
-    return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
-                     std::to_string(kWorkersMax));
-  }
   if (o.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
   if (!(o.loss >= 0.0 && o.loss < 1.0)) {
     return bad_input("--loss: " + text_of(o.loss) + " is not within 0 <= F < 1");
@@ -264,10 +271,7 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
     return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");
   }
-  const auto policy = parse_policy(o.policy);
-  if (!policy) return policy.error();
-  if (auto ok = check_policy(*policy, world); !ok) return ok;
-  if (o.deterministic && policy->free()) {
+  if (o.deterministic && o.policy.free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");

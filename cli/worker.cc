@@ -35,7 +35,7 @@ nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
   return job_document(world, results, failed_ranks);
 }
 
-Result<void> run_worker(const WorkerCommand& command) {
+Result<void> run_worker(WorkerCommand& command) {
   const RankPlace& place = command.place;
   if (place.world == 0 || place.rank >= place.world) {
     return bad_input("--rank: " + std::to_string(place.rank) + " does not exist in --world " +
@@ -48,6 +48,7 @@ Result<void> run_worker(const WorkerCommand& command) {
   std::vector<std::string> interfaces;
   if (!place.interface.empty()) interfaces.push_back(place.interface);
   if (auto ok = check_transport_name(command.options, interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = read_policy(command.options, place.world); !ok) return ok;
   if (auto ok = check_rounds(command.options.policy); !ok) return ok;
   if (auto ok = check_run_options(command.options, place.world, 1); !ok) return ok;
   auto address = parse_rendezvous(place.rendezvous);

@@ -21,9 +21,11 @@ Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport,
   SELMCAST_CHECK(settings.chunk_frames > 0, "a chunk holds at least one frame");
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
   if (settings.frame_bytes < kFrameBytesLeast) {
-    return bad_input("frames of " + std::to_string(settings.frame_bytes) +
-                     " bytes are too small for what ranks tell one another, which takes " +
-                     std::to_string(kFrameBytesLeast) + "; use a larger MTU");
+    const auto has = std::to_string(settings.frame_bytes);  // set-up: an error
+    const auto needs = std::to_string(kFrameBytesLeast);    // set-up: an error
+    return bad_input("frames of " + has +
+                     " bytes are too small for what ranks tell one another, which takes " + needs +
+                     "; use a larger MTU");
   }
   std::unique_ptr<FramePort> port(new FramePort(transport, settings));  // set-up: made once
   auto arena =

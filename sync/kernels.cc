@@ -1,5 +1,7 @@
 #include "sync/kernels.h"
 
+#include <limits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "sync/kernels.cc"
 #include <hwy/foreach_target.h>
@@ -142,21 +144,42 @@ HWY_INLINE hn::VFromD<hn::RebindToSigned<D>> to_integer(D d, hn::VFromD<D> whole
   return hn::Sub(hn::BitCast(s, hn::Add(whole, magic)), hn::BitCast(s, magic));
 }
 
-/// In units of 2^-32, clamped, towards zero. Whole part and fraction have one sign, so that cutting
-/// the fraction cuts the number.
+/// What stands for a NaN: no sum of numbers reaches it.
+constexpr std::int64_t kFixedNan = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kFixedContribution = std::int64_t{1} << 60U;
+/// Sums stop here, so that one more contribution does not overflow.
+constexpr std::int64_t kFixedSum = std::numeric_limits<std::int64_t>::max() - kFixedContribution;
+
+/// In units of 2^-32, clamped, towards zero; what is not finite becomes kFixedNan. Whole part and
+/// fraction have one sign, so that cutting the fraction cuts the number.
 template <class D>
 HWY_INLINE hn::VFromD<hn::RebindToSigned<D>> to_fixed(D d, hn::VFromD<D> value) {
+  const hn::RebindToSigned<D> s;
   const auto most = hn::Set(d, 0x1p28), least = hn::Set(d, -0x1p28);
   const auto above = hn::Gt(value, least);  // False for a NaN.
   const auto bounded = hn::IfThenElse(above, hn::Min(value, most), least);
   const auto whole = hn::Trunc(bounded);
   const auto fraction = hn::Trunc(hn::Mul(hn::Sub(bounded, whole), hn::Set(d, 0x1p32)));
-  return hn::Add(hn::ShiftLeft<32>(to_integer(d, whole)), to_integer(d, fraction));
+  const auto fixed = hn::Add(hn::ShiftLeft<32>(to_integer(d, whole)), to_integer(d, fraction));
+  const auto finite = hn::Le(hn::Abs(value), hn::Set(d, std::numeric_limits<double>::max()));
+  return hn::IfThenElse(hn::RebindMask(s, finite), fixed, hn::Set(s, kFixedNan));
+}
+
+/// The sum of a sum and a contribution (or the reverse), within the bounds; a NaN stays one.
+template <class S>
+HWY_INLINE hn::VFromD<S> add_fixed(S s, hn::VFromD<S> sum, hn::VFromD<S> part) {
+  const auto nan = hn::Set(s, kFixedNan);
+  const auto most = hn::Set(s, kFixedSum), least = hn::Set(s, -kFixedSum);
+  const auto bounded = hn::Max(hn::Min(hn::Add(sum, part), most), least);
+  return hn::IfThenElse(hn::Or(hn::Eq(sum, nan), hn::Eq(part, nan)), nan, bounded);
 }
 
 template <class D>
 HWY_INLINE hn::VFromD<D> from_fixed(D d, hn::VFromD<hn::RebindToSigned<D>> value) {
-  return hn::Mul(hn::ConvertTo(d, value), hn::Set(d, 0x1p-32));
+  const auto number = hn::Mul(hn::ConvertTo(d, value), hn::Set(d, 0x1p-32));
+  const auto is_nan = hn::Eq(value, hn::Set(hn::RebindToSigned<D>(), kFixedNan));
+  return hn::IfThenElse(hn::RebindMask(d, is_nan),
+                        hn::Set(d, std::numeric_limits<double>::quiet_NaN()), number);
 }
 
 template <class D>
@@ -179,7 +202,7 @@ void FixedAddDifference(WireElement element, std::int64_t* sum, const std::byte*
       const hn::RebindToSigned<decltype(d)> s;
       const auto difference =
           hn::Sub(load_double(wire, d, update, i), load_double(wire, d, sent, i));
-      hn::StoreU(hn::Add(hn::LoadU(s, sum + i), to_fixed(d, difference)), s, sum + i);
+      hn::StoreU(add_fixed(s, hn::LoadU(s, sum + i), to_fixed(d, difference)), s, sum + i);
     });
   });
 }
@@ -192,7 +215,7 @@ void FixedAddScaledDifference(WireElement element, std::int64_t* sum, const std:
       const auto difference =
           hn::Sub(load_double(wire, d, update, i), load_double(wire, d, sent, i));
       const auto part = to_fixed(d, hn::Mul(difference, hn::Set(d, scale)));
-      hn::StoreU(hn::Add(hn::LoadU(s, sum + i), part), s, sum + i);
+      hn::StoreU(add_fixed(s, hn::LoadU(s, sum + i), part), s, sum + i);
     });
   });
 }
@@ -202,7 +225,7 @@ void FixedAdd(WireElement element, std::int64_t* sum, const std::byte* update, s
     each<double>(count, [=](auto d, std::size_t i) HWY_ATTR {
       const hn::RebindToSigned<decltype(d)> s;
       const auto value = to_fixed(d, load_double(wire, d, update, i));
-      hn::StoreU(hn::Add(hn::LoadU(s, sum + i), value), s, sum + i);
+      hn::StoreU(add_fixed(s, hn::LoadU(s, sum + i), value), s, sum + i);
     });
   });
 }
@@ -227,8 +250,11 @@ void FixedFinishMean(WireElement element, float* own, const std::byte* sent,
       auto total = hn::Zero(d);
       if constexpr (decltype(wire)::kInPlace) {
         total = hn::Add(mine, from_fixed(d, others));
+        // An infinity of this rank's own is a NaN as it is for the others.
+        total = hn::IfThenElse(hn::Eq(hn::Sub(total, total), hn::Zero(d)), total,
+                               hn::Set(d, std::numeric_limits<double>::quiet_NaN()));
       } else {
-        total = from_fixed(d, hn::Add(to_fixed(d, mine), others));
+        total = from_fixed(d, add_fixed(s, others, to_fixed(d, mine)));
       }
       store_single(hn::Mul(total, hn::Set(d, scale)), d, own + i);
     });

@@ -59,7 +59,9 @@ void finish_mean(WireElement element, float* own, const std::byte* sent, const f
                  float scale, std::size_t count) noexcept;
 
 // The same in fixed point, independent of the order of additions: units of 2^-32, each contribution
-// cut towards zero and clamped to +-2^28 (a NaN counts as the lower bound).
+// cut towards zero and clamped to +-2^28, the sum to +-(2^31 - 2^28). (The order counts only where
+// a sum on its way meets that bound, which takes 8 contributions of 2^28.) A contribution that is
+// not finite makes the sum, and what is finished with it, a NaN.
 void fixed_add_difference(WireElement element, std::int64_t* sum, const std::byte* update,
                           const std::byte* sent, std::size_t count) noexcept;
 void fixed_add_scaled_difference(WireElement element, std::int64_t* sum, const std::byte* update,

@@ -34,7 +34,8 @@ constexpr Value kValues[] = {
     {Axis::share, "search", ""},
     {Axis::select, "all", "everyone sends to everyone", true},
     {Axis::select, "selmcast:p[,k]",
-     "at least p receivers each at the best common rate, every pair once in k rounds"},
+     "at least p receivers each at the best common rate, every pair once in k rounds (as many as "
+     "there are workers; 0: no bound)"},
     {Axis::select, "random:p", "exactly p receivers each, uniformly at random"},
     {Axis::select, "neighbours", ""},
     {Axis::select, "groups", ""},
@@ -59,7 +60,7 @@ constexpr Value kValues[] = {
     {Axis::pace, "stages[:s]",
      "the share s that matters most behind a barrier, the rest during the next step; s adapts"},
     {Axis::mix, "average", "gossip mean: own and received parameters weigh the same", true},
-    {Axis::mix, "sgd", "sum of all workers' updates (needs select=all)"},
+    {Axis::mix, "sgd", "mean of all workers' gradients (needs select=all)"},
     {Axis::mix, "age[:gamma]",
      "gossip with age credit: a pair earns gamma/n per round (gamma = 0.9) and spends it when one "
      "hears the other; unequal in-degrees bias it less"},
@@ -98,6 +99,7 @@ constexpr Name kNames[] = {
     {"slim", "select=all pace=bsp mix=compensate:1 codec=slim:0.3,0.15"},
     {"orpheus", "select=random:2 pace=bsp mix=average groups=sender"},
     {"gossip", "select=random:1 pace=bsp mix=average groups=sender"},
+    {kDefaultPolicy, "select=all pace=bsp mix=average"},
 };
 
 /// What may follow `axis=` in this version, e.g. "all, selmcast:p[,k], random:p".
@@ -158,8 +160,14 @@ Error unknown_bare_word(std::string_view word) {
                    ", everything else is axis=value");
 }
 
+/// One word per axis, and whether a name's expansion holds that of select.
+struct Collected {
+  Words words;
+  bool select_of_name = false;
+};
+
 /// Collects one word per axis: a name's words first, those written out over them.
-Result<Words> collect(std::string_view text) {
+Result<Collected> collect(std::string_view text) {
   Words given, named;
   std::optional<std::string_view> name;
   for (const auto word : split(text)) {
@@ -179,10 +187,11 @@ Result<Words> collect(std::string_view text) {
       if (auto added = add_word(part, named); !added) return added.error();
     }
   }
+  Collected out{given, !given[static_cast<std::size_t>(Axis::select)]};
   for (std::size_t a = 0; a < kAxes; ++a) {
-    if (!given[a]) given[a] = named[a];
+    if (!given[a]) out.words[a] = named[a];
   }
-  return given;
+  return out;
 }
 
 /// The table entry of `axis=text`, or why there is none.
@@ -256,16 +265,18 @@ std::string codec_text(const Policy& policy) {
 
 std::uint32_t Policy::resolved_k(std::uint32_t n) const noexcept {
   if (select == SelectKind::all) return 1;
-  if (k_given || select == SelectKind::random || p == 0 || n < 2) return k;
-  return std::max(4U, (n - 2) / p + 1);
+  if (k_given || select == SelectKind::random) return k;
+  return n;
 }
 
 Result<Policy> parse_policy(std::string_view text) {
-  auto words = collect(text);
-  if (!words) return words.error();
+  auto collected = collect(text);
+  if (!collected) return collected.error();
+  const Words& words = collected->words;
   Policy policy;
+  policy.p_of_name = collected->select_of_name;
   for (std::size_t a = 0; a < kAxes; ++a) {
-    const auto& word = (*words)[a];
+    const auto& word = words[a];
     if (!word) continue;
     const auto axis = static_cast<Axis>(a);
     const auto value = find_value(axis, *word);
@@ -286,8 +297,32 @@ Result<Policy> parse_policy(std::string_view text) {
       policy.groups = *word == "sender" ? GroupKind::sender : GroupKind::rows;
     }
   }
-  if (auto coherent = check_coherence(*words, policy); !coherent) return coherent.error();
+  if (auto coherent = check_coherence(words, policy); !coherent) return coherent.error();
   return policy;
+}
+
+Result<Policy> parse_policy(std::string_view text, std::uint32_t workers) {
+  auto policy = parse_policy(text);
+  if (!policy) return policy;
+  if (auto fits = fit_policy(*policy, workers); !fits) return fits.error();
+  return policy;
+}
+
+Result<void> fit_policy(Policy& policy, std::uint32_t workers) {
+  if (!policy.p_of_name || policy.p < workers || workers == 0) return check_policy(policy, workers);
+  const std::uint32_t others = workers - 1;
+  policy.notices.push_back("the name's p = " + std::to_string(policy.p) +
+                           " receivers is lowered to " + std::to_string(others) +
+                           ", the others that a job of " + std::to_string(workers) + " has");
+  std::erase(policy.notices, kBiasedMean);
+  policy.p = others;
+  if (others == 0) {
+    // Nobody to select from, to join or to be biased towards.
+    policy.select = SelectKind::all;
+    policy.eta.reset();
+    policy.join_budget = 0;
+  }
+  return check_policy(policy, workers);
 }
 
 Result<void> check_policy(const Policy& policy, std::uint32_t workers) {

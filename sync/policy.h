@@ -34,9 +34,10 @@ struct SlimShares {
 /// parse time and have no field.
 struct Policy {
   SelectKind select = SelectKind::all;
-  std::uint32_t p = 0;   ///< Least number of receivers; 0 for select=all.
-  std::uint32_t k = 0;   ///< Every pair served once in k rounds; 0 = no bound.
-  bool k_given = false;  ///< Otherwise see resolved_k().
+  std::uint32_t p = 0;     ///< Least number of receivers; 0 for select=all.
+  std::uint32_t k = 0;     ///< Every pair served once in k rounds; 0 = no bound.
+  bool k_given = false;    ///< Otherwise see resolved_k().
+  bool p_of_name = false;  ///< p comes from a name, so it may be lowered to what a job has.
   RouteKind route = RouteKind::star;
   std::uint32_t servers = 0;  ///< Of route=ps.
   PaceKind pace = PaceKind::bsp;
@@ -58,7 +59,8 @@ struct Policy {
   std::vector<std::string> notices;  ///< One line each, to be shown once.
 
   /// The bound that holds for n members: 1 for select=all, 0 (none) for select=random, k where it
-  /// was given, otherwise max(4, ceil((n-1)/p)).
+  /// was given, otherwise n: everyone who is heard hears somebody in every round, and no receiver
+  /// is asked for more full copies than that, so the rate is the best that links allow.
   std::uint32_t resolved_k(std::uint32_t n) const noexcept;
   /// Whether every rank begins rounds in its own time (sync/free/).
   bool free() const noexcept { return pace == PaceKind::ssp || pace == PaceKind::async; }
@@ -83,16 +85,25 @@ struct Policy {
   }
 };
 
+/// The policy of a job that does not say: `auto` and the empty string are the same.
+inline constexpr const char* kDefaultPolicy = "auto";
+
 /// Errors (bad_input) name the word, what is allowed, and for a word of a later version say so.
 /// Words may be separated by any white space; each axis at most once; at most one bare name (`bsp`,
 /// `selmcast`, `orpheus`, `gossip`), which expands first, wherever it stands; explicit words
 /// override it. select=random and the
 /// paces ssp and async without a groups word get groups=sender.
 Result<Policy> parse_policy(std::string_view text);
+/// The same for a job of so many workers: fit_policy() follows.
+Result<Policy> parse_policy(std::string_view text, std::uint32_t workers);
 /// Workers that pace=ssp:s,eta can select among: one control frame names all.
 inline constexpr std::uint32_t kOnlineWorkersMax = 512;
 /// Checks that need the number of workers: 1 <= p <= n-1, n <= 65 535.
 Result<void> check_policy(const Policy& policy, std::uint32_t workers);
+/// Lowers a name's p to n - 1, the others there are, with a notice (one worker: select=all), so
+/// that names are valid for every number of workers; then check_policy(). A p that a user wrote is
+/// not touched.
+Result<void> fit_policy(Policy& policy, std::uint32_t workers);
 /// The policy with every axis written out in one fixed order, e.g. for JSON and for comparing
 /// ranks; parse_policy() of it gives the same policy.
 std::string to_string(const Policy& policy);

@@ -149,10 +149,11 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
     }
     policy.groups = GroupKind::sender;
   }
-  if (partial && policy.mix == MixKind::average) {
+  if (partial && policy.mix == MixKind::average) policy.notices.emplace_back(kBiasedMean);
+  if (policy.k_given && policy.k == 0) {
     policy.notices.emplace_back(
-        "mix=average with a partial selection is biased towards ranks that are heard more often "
-        "when in-degrees differ; use mix=age, end with one exact average, or use select=all");
+        "k = 0 sets no bound: a rank that is heard and hears nobody leads all others astray; drop "
+        "k, which is then the number of workers, or give one");
   }
   if (policy.slim && policy.slim->beta == policy.slim->alpha) {
     policy.notices.emplace_back(
@@ -160,6 +161,15 @@ Result<void> check_coherence(const Words& words, Policy& policy) {
         "never travel; use beta below alpha");
   }
   return {};
+}
+
+Result<void> check_parameters(const Policy& policy, std::uint64_t bytes) {
+  constexpr std::uint64_t kElementsMax = 0xFFFF'FFFE;
+  const std::uint64_t elements = bytes / sizeof(float);
+  if (policy.mix != MixKind::compensate || elements <= kElementsMax) return {};
+  return bad_input("policy: mix=compensate (osp, losp, slim) numbers at most " +
+                   std::to_string(kElementsMax) + " elements, and the parameters have " +
+                   std::to_string(elements) + "; use mix=average, or synchronise fewer at once");
 }
 
 Result<void> check_layers(const Policy& policy, std::size_t elements,

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "sync/policy_coherence.h"
+
 namespace selmcast {
 
 void DriverRounds::push() {
@@ -34,6 +36,9 @@ RankRuntime::RankRuntime(const RankSettings& settings, std::span<float> paramete
 Result<std::unique_ptr<RankRuntime>> RankRuntime::make(
     Transport& transport, const RankSettings& settings, std::span<const PeerAddress> peers,
     std::span<float> parameters, std::span<const std::size_t> layers, DriverRounds& rounds) {
+  if (auto ok = check_parameters(settings.policy, parameters.size_bytes()); !ok) {
+    return std::move(ok).error();
+  }
   std::unique_ptr<RankRuntime> out;
   try {
     out.reset(new RankRuntime(settings, parameters, rounds));

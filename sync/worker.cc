@@ -7,6 +7,7 @@
 
 #include "sync/control_thread.h"
 #include "sync/hosted_store.h"
+#include "sync/join.h"
 #include "sync/links.h"
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
@@ -355,16 +356,27 @@ void JoinedWorker::end_store(bool goodbye) {
 
 }  // namespace
 
+namespace {
+
+Result<void> check_place(const WorkerConfig& config) {
+  if (config.world > 0 && config.rank < config.world) return {};
+  return bad_input("rank " + std::to_string(config.rank) + " does not exist in a world of " +
+                   std::to_string(config.world) + " ranks (0.." +
+                   std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
-  if (config.world == 0 || config.rank >= config.world) {
-    return bad_input("rank " + std::to_string(config.rank) + " does not exist in a world of " +
-                     std::to_string(config.world) + " ranks (0.." +
-                     std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
-  }
-  auto policy = parse_policy(config.policy);
+  if (auto ok = check_place(config); !ok) return std::move(ok).error();
+  auto policy = parse_policy(config.policy, config.world);
   if (!policy) return std::move(policy).error();
-  if (auto ok = check_policy(*policy, config.world); !ok) return std::move(ok).error();
-  if (config.deterministic && policy->free()) {
+  return join_job(config, std::move(policy).value());
+}
+
+Result<std::unique_ptr<Worker>> join_job(const WorkerConfig& config, Policy policy) {
+  if (auto ok = check_place(config); !ok) return std::move(ok).error();
+  if (config.deterministic && policy.free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
@@ -379,7 +391,7 @@ Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
   }
   auto store = connect_store(*address, config.rank, config.world, config.timeout);
   if (!store) return std::move(store).error();
-  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(server),
+  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy), std::move(server),
                                                std::move(store).value());
   if (auto ok = worker->open(*address); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));

@@ -36,7 +36,7 @@ struct WorkerConfig {
   /// host (lo only if the store is on this one).
   std::string interface;
   std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
-  std::string policy;              ///< Policy string; empty = every axis at its default.
+  std::string policy;              ///< Policy string; empty = the default, the name `auto`.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
   Duration timeout{std::chrono::seconds(10)};  ///< Longest wait for a peer that makes no progress.
   double loss = 0.0;           ///< Share of received data frames to drop (a test aid).

@@ -38,7 +38,8 @@ namespace selmcast {
 /// One thread at a time, and never during a round. Allocates in its constructor only.
 class DeltaExchange {
  public:
-  /// `parameters` must outlive the exchange. `seed` is the same on all ranks. `element` is the type
+  /// `parameters`, at most 2^32 - 2 (check_parameters() says so to users), must outlive the
+  /// exchange. `seed` is the same on all ranks. `element` is the type
   /// in which the rounds send the stream; one of 16 bits only without coordinates.
   DeltaExchange(std::span<float> parameters, double gamma, std::optional<SlimShares> slim,
                 std::uint64_t seed, WireElement element = WireElement::f32);

@@ -69,6 +69,8 @@ class BadInput(unittest.TestCase):
         for arguments, words in (
             (["--params-bytes", "4001"], ("--params-bytes", "4001")),
             (["--params-bytes", "-4"], ("--params-bytes",)),
+            (["--params-bytes", "17179869180", "--policy", "losp"],
+             ("mix=compensate", "4294967294 elements")),
             ([*BYTES, "--rounds", "0"], ("--rounds",)),
             ([*BYTES, "--rounds", "many"], ("--rounds",)),
             ([*BYTES, "--loss", "1.5"], ("--loss", "1.5")),

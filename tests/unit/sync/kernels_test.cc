@@ -196,6 +196,9 @@ struct Operands {
     for (auto& x : sum) x = number();
     for (auto& x : own) x = number();
     for (auto& x : fixed) x = static_cast<std::int64_t>(random()) >> 4;
+    fixed[2] = fixed[20] = std::numeric_limits<std::int64_t>::min();                 // A NaN.
+    fixed[6] = std::numeric_limits<std::int64_t>::max() - (std::int64_t{1} << 60U);  // The most.
+    fixed[7] = -fixed[6];
     sum[3] = own[5] = INFINITY;
     sum[4] = own[9] = from_bits(1);
     own[11] = std::numeric_limits<float>::max();
@@ -206,9 +209,24 @@ struct Operands {
   std::int64_t fixed[kMost + kGuard];
 };
 
+constexpr std::int64_t kNotANumber = std::numeric_limits<std::int64_t>::min();
+
 std::int64_t reference_fixed(double value) {
+  if (!std::isfinite(value)) return kNotANumber;
   const double bounded = value > -0x1p28 ? std::min(value, 0x1p28) : -0x1p28;
   return static_cast<std::int64_t>(bounded * 0x1p32);
+}
+
+std::int64_t reference_sum(std::int64_t sum, double value) {
+  const std::int64_t part = reference_fixed(value);
+  if (sum == kNotANumber || part == kNotANumber) return kNotANumber;
+  // A unit below 2^31 - 2^28, so that one more contribution of at most 2^28 has place.
+  const std::int64_t most = (std::int64_t{7} << 60U) - 1;
+  return std::clamp(sum + part, -most, most);
+}
+
+double reference_number(std::int64_t fixed) {
+  return fixed == kNotANumber ? std::nan("") : static_cast<double>(fixed) / 0x1p32;
 }
 
 /// Applies `kernel` to the operands and `element_wise` to each of the first `count` elements of a
@@ -268,7 +286,8 @@ TEST(Kernels, ScaledDifferencesRoundEachProductAndEachSum) {
         kernels::fixed_add_scaled_difference(e, x.fixed, x.update, x.sent, 0.3, n);
       },
       [](WireElement, Operands& x, std::size_t i, float u, float s) {
-        x.fixed[i] += reference_fixed((static_cast<double>(u) - static_cast<double>(s)) * 0.3);
+        x.fixed[i] =
+            reference_sum(x.fixed[i], (static_cast<double>(u) - static_cast<double>(s)) * 0.3);
       });
 }
 
@@ -328,12 +347,13 @@ TEST(Kernels, FixedPointSums) {
   expect_same([](WireElement e, Operands& x,
                  std::size_t n) { kernels::fixed_add_difference(e, x.fixed, x.update, x.sent, n); },
               [](WireElement, Operands& x, std::size_t i, float u, float s) {
-                x.fixed[i] += reference_fixed(static_cast<double>(u) - static_cast<double>(s));
+                x.fixed[i] =
+                    reference_sum(x.fixed[i], static_cast<double>(u) - static_cast<double>(s));
               });
   expect_same([](WireElement e, Operands& x,
                  std::size_t n) { kernels::fixed_add(e, x.fixed, x.update, n); },
               [](WireElement, Operands& x, std::size_t i, float u, float) {
-                x.fixed[i] += reference_fixed(static_cast<double>(u));
+                x.fixed[i] = reference_sum(x.fixed[i], static_cast<double>(u));
               });
 }
 
@@ -341,7 +361,7 @@ TEST(Kernels, FixedPointFinishes) {
   expect_same([](WireElement, Operands& x,
                  std::size_t n) { kernels::fixed_finish_difference(x.own, x.fixed, 1.0 / 3, n); },
               [](WireElement, Operands& x, std::size_t i, float, float) {
-                const volatile double mean = static_cast<double>(x.fixed[i]) / 0x1p32 * (1.0 / 3);
+                const volatile double mean = reference_number(x.fixed[i]) * (1.0 / 3);
                 x.own[i] = static_cast<float>(static_cast<double>(x.own[i]) + mean);
               });
   expect_same(
@@ -349,11 +369,10 @@ TEST(Kernels, FixedPointFinishes) {
         kernels::fixed_finish_mean(e, x.own, x.sent, x.fixed, 1.0 / 3, n);
       },
       [](WireElement e, Operands& x, std::size_t i, float, float s) {
-        const double total =
-            e == WireElement::f32
-                ? static_cast<double>(s) + static_cast<double>(x.fixed[i]) / 0x1p32
-                : static_cast<double>(x.fixed[i] + reference_fixed(static_cast<double>(s))) /
-                      0x1p32;
+        double total = e == WireElement::f32
+                           ? static_cast<double>(s) + reference_number(x.fixed[i])
+                           : reference_number(reference_sum(x.fixed[i], static_cast<double>(s)));
+        if (std::isinf(total)) total = std::nan("");
         x.own[i] = static_cast<float>(total * (1.0 / 3));
       });
 }

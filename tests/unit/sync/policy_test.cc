@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sync/policy_coherence.h"
+
 namespace selmcast {
 namespace {
 
@@ -65,9 +67,14 @@ TEST(Policy, BoundOnRounds) {
   const auto k = [](const char* text, std::uint32_t n) {
     return parse_policy(text).value().resolved_k(n);
   };
-  EXPECT_EQ(k("select=selmcast:3", 8), 4U);    // ceil(7/3) = 3, at least 4.
-  EXPECT_EQ(k("select=selmcast:3", 32), 11U);  // ceil(31/3)
-  EXPECT_EQ(k("select=selmcast:1", 8), 7U);
+  for (const std::uint32_t n : {1U, 2U, 3U, 4U, 8U, 32U, 65'535U}) {
+    EXPECT_EQ(k("select=selmcast:3", n), n);
+    EXPECT_EQ(k("select=selmcast:1", n), n);
+    EXPECT_EQ(k("select=selmcast:3 groups=sender", n), n);
+    EXPECT_EQ(k("select=selmcast:3 groups=sender:1", n), n);
+    EXPECT_EQ(k("select=selmcast:3 pace=ssp:2", n), n);
+    EXPECT_EQ(k("select=selmcast:3 mix=age", n), n);
+  }
   EXPECT_EQ(k("select=selmcast:3,2", 32), 2U);
   EXPECT_EQ(k("select=selmcast:3,0", 32), 0U);
   EXPECT_EQ(k("select=random:3", 32), 0U);
@@ -83,6 +90,71 @@ TEST(Policy, OneNoticeForABiasedMean) {
     EXPECT_NE(policy->notices[0].find("in-degrees"), std::string::npos);
     EXPECT_EQ(policy->notices[0].find('\n'), std::string::npos);
   }
+}
+
+TEST(Policy, NoBoundOnRoundsIsToldOnce) {
+  EXPECT_TRUE(parse_policy("select=selmcast:2 mix=age").value().notices.empty());
+  const auto unbound = parse_policy("select=selmcast:2,0 mix=age").value();
+  ASSERT_EQ(unbound.notices.size(), 1U);
+  EXPECT_NE(unbound.notices[0].find("k = 0 sets no bound"), std::string::npos);
+  EXPECT_EQ(unbound.notices[0].find('\n'), std::string::npos);
+}
+
+TEST(Policy, TheDefaultSuitsEveryNumberOfWorkers) {
+  EXPECT_EQ(canonical(kDefaultPolicy), canonical(""));
+  for (const char* text : {kDefaultPolicy, ""}) {
+    for (const std::uint32_t n : {1U, 2U, 3U, 4U, 5U, 8U, 1000U, 65'535U}) {
+      const auto policy = parse_policy(text, n);
+      ASSERT_TRUE(policy) << policy.error().message;
+      EXPECT_TRUE(policy->notices.empty());
+    }
+  }
+}
+
+TEST(Policy, OnlyANamesReceiversAreLowered) {
+  for (const auto& [name, words] : policy_names()) {
+    for (std::uint32_t n = 1; n <= 5; ++n) {
+      const auto policy = parse_policy(name, n);
+      ASSERT_TRUE(policy) << name << ", " << n << ": " << policy.error().message;
+      const auto wanted = parse_policy(name).value().p;
+      EXPECT_EQ(policy->p, std::min(wanted, n - 1)) << name;
+      EXPECT_EQ(policy->select == SelectKind::all, policy->p == 0) << name;
+      // What is left is a policy as a user may write it, and the same on every rank.
+      EXPECT_EQ(canonical(to_string(*policy)), to_string(*policy)) << name;
+      const bool lowered = wanted > n - 1;
+      EXPECT_EQ(std::ranges::count_if(policy->notices,
+                                      [](const auto& line) {
+                                        return line.find("is lowered to") != std::string::npos;
+                                      }),
+                lowered ? 1 : 0)
+          << name;
+      // Everybody hears everybody.
+      if (lowered) {
+        EXPECT_EQ(policy->notices.size(), 1U) << name;
+      }
+    }
+  }
+  EXPECT_EQ(parse_policy("selmcast mix=age", 2).value().p, 1U);
+  EXPECT_EQ(parse_policy("selmcast groups=sender:1", 1).value().join_budget, 0U);
+  for (const char* text : {"select=selmcast:2", "select=random:2", "selmcast select=selmcast:2"}) {
+    const auto refused = parse_policy(text, 2);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().message.find("2 workers has 1 others; lower p"), std::string::npos);
+  }
+}
+
+TEST(Policy, CompensationNumbersItsElements) {
+  constexpr std::uint64_t kMost = 0xFFFF'FFFE;
+  for (const char* text : {"mix=compensate", "osp", "losp", "slim", "losp codec=cast:bf16"}) {
+    const auto policy = parse_policy(text).value();
+    EXPECT_TRUE(check_parameters(policy, 4 * kMost)) << text;
+    const auto refused = check_parameters(policy, 4 * (kMost + 1));
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
+    EXPECT_NE(refused.error().message.find("at most 4294967294 elements"), std::string::npos);
+  }
+  EXPECT_TRUE(check_parameters(parse_policy("").value(), 4 * (kMost + 1)));
+  EXPECT_TRUE(check_parameters(parse_policy("osp2").value(), 4 * (kMost + 1)));
 }
 
 TEST(Policy, SaysWhatToChange) {

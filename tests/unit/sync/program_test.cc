@@ -219,10 +219,9 @@ TEST(Compile, AllIsBoundByTheSlowestReceiverOrSender) {
 }
 
 TEST(Compile, SelmcastTakesTheBestRateWithinTheBound) {
-  // Ten slots at 100: D'Hondt with 5 * 2 seats; k = max(4, ceil(4/2)) = 4 asks for ceil(4/4) = 1
-  // slot.
+  // Ten slots at 100: D'Hondt with 5 * 2 seats; k = 4 asks for ceil(4/4) = 1 slot.
   const auto view = view_of({900, 900, 900, 900, 900}, {300, 200, 200, 200, 100});
-  const auto program = compile(view, policy_of("select=selmcast:2"), 0);
+  const auto program = compile(view, policy_of("select=selmcast:2,4"), 0);
   ASSERT_TRUE(program.has_value());
   EXPECT_LE(program->period_k, 4U);
   EXPECT_EQ(program->rate, (RateFraction{50, 1}));  // 5 rows in 4 rounds take 2 slots of 100.
@@ -230,6 +229,23 @@ TEST(Compile, SelmcastTakesTheBestRateWithinTheBound) {
   ASSERT_TRUE(free.has_value());
   EXPECT_EQ(free->rate, (RateFraction{100, 1}));
   EXPECT_EQ(free->period_k, 5U);
+  // Everyone has a slot at that rate, which is all that k = n, the default, asks for.
+  const auto usual = compile(view, policy_of("select=selmcast:2"), 0);
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_EQ(usual->rate, (RateFraction{100, 1}));
+  EXPECT_EQ(usual->period_k, 5U);
+}
+
+TEST(Compile, TheUsualBoundLetsEveryoneHearSomebodyAndCostsNoMore) {
+  // Three slots of 700 / 3 for each of the fast are enough for 4 * 2 deliveries, and the slow one
+  // hears nobody. Its one slot is a rate of 50.
+  const auto view = view_of({900, 900, 900, 900}, {800, 700, 700, 50});
+  const auto unbound = compile(view, policy_of("select=selmcast:2,0"), view.members[3]);
+  const auto usual = compile(view, policy_of("select=selmcast:2"), view.members[3]);
+  ASSERT_TRUE(unbound.has_value() && usual.has_value());
+  EXPECT_EQ(unbound->rate, (RateFraction{700, 3}));
+  EXPECT_EQ(usual->rate, (RateFraction{50, 1}));
+  for (const auto& round : usual->cycle) EXPECT_GE(round.senders.size(), 1U);
 }
 
 TEST(Compile, SenderGroupsLeaveNobodyShortWhereAnotherPairCanMove) {
