@@ -139,10 +139,9 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
   return config;
 }
 
-void print_joining(const Worker& worker, const std::string& policy) {
-  const auto parsed = parse_policy(policy);
-  if (worker.rank() != 0 || !parsed) return;
-  const auto& known = parsed->notices;
+void print_joining(const Worker& worker, const Policy& policy) {
+  if (worker.rank() != 0) return;
+  const auto& known = policy.notices;
   for (const std::string& notice : worker.notices()) {
     if (std::find(known.begin(), known.end(), notice) == known.end()) print_notice(notice);
   }

@@ -21,7 +21,7 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
 
 /// Rank 0 prints what all ranks agreed on while joining, beside the policy's notices, which whoever
 /// reads the policy prints.
-void print_joining(const Worker& worker, const std::string& policy);
+void print_joining(const Worker& worker, const Policy& policy);
 
 /// Runs to the end and publishes the result as "run". With --dump it leaves raw little-endian
 /// float32 in FOLDER/rank-I.f32, complete or absent. Errors as Worker's.

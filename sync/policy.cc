@@ -320,7 +320,6 @@ Result<void> fit_policy(Policy& policy, std::uint32_t workers) {
     // Nobody to select from, to join or to be biased towards.
     policy.select = SelectKind::all;
     policy.eta.reset();
-    policy.join_budget = 0;
   }
   return check_policy(policy, workers);
 }

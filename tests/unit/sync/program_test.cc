@@ -245,7 +245,7 @@ TEST(Compile, TheUsualBoundLetsEveryoneHearSomebodyAndCostsNoMore) {
   ASSERT_TRUE(unbound.has_value() && usual.has_value());
   EXPECT_EQ(unbound->rate, (RateFraction{700, 3}));
   EXPECT_EQ(usual->rate, (RateFraction{50, 1}));
-  for (const auto& round : usual->cycle) EXPECT_GE(round.senders.size(), 1U);
+  for (const auto& round : planned_rounds(*usual)) EXPECT_GE(round.senders.size(), 1U);
 }
 
 TEST(Compile, SenderGroupsLeaveNobodyShortWhereAnotherPairCanMove) {
