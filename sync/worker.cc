@@ -11,6 +11,7 @@
 #include "sync/roster.h"
 #include "sync/steps/stepper.h"
 #include "transport/open.h"
+#include "transport/quiet_thread.h"
 
 namespace selmcast {
 
@@ -109,6 +110,7 @@ class JoinedWorker final : public Worker {
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
   EngineConfig engine_config(std::span<const std::size_t> layers) const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
+  Result<void> start_threads();
   void drive();
   void shut_down(bool goodbye);
   Result<void> add_values(const Rendezvous& store, const std::string& key,
@@ -118,7 +120,7 @@ class JoinedWorker final : public Worker {
 
   WorkerConfig config_;
   Policy policy_;
-  std::unique_ptr<Rendezvous> store_;  ///< Until the control thread takes it.
+  std::unique_ptr<Rendezvous> store_;  ///< Until all ranks start and the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -214,13 +216,11 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   if (parameters.empty()) return bad_input("the parameter set is empty");
   if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
-  auto started =
-      agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);
+  auto able = set_up(parameters, layers);
+  if (able) able = start_threads();
+  auto started = agree_on_start(*store_, able, kStartTimeouts * config_.timeout);
   if (!started) return started;
-  driver_ = std::thread([this] { drive(); });
-  control_ = std::make_unique<ControlThread>(
-      std::move(store_), *engine_,
-      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  control_->begin(std::move(store_));
   auto ready = control_->run_until(
       [](Rendezvous&, const ViewAgent& agent) {
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
@@ -232,8 +232,20 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
 }
 
+/// Before the agreement to start: a rank that gets no thread is then one that could not start.
+Result<void> JoinedWorker::start_threads() {
+  control_ = std::make_unique<ControlThread>(
+      *store_, *engine_,
+      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  if (auto ok = control_->start(); !ok) return ok;
+  const int error = start_quiet(driver_, [this] { drive(); });
+  if (error == 0) return {};
+  return failed("rank " + std::to_string(config_.rank) + ": " +
+                no_thread("to move its bytes", error));
+}
+
 Result<void> JoinedWorker::started() const {
-  if (control_ != nullptr) return {};
+  if (control_ != nullptr && store_ == nullptr) return {};
   return bad_input("rank " + std::to_string(config_.rank) +
                    " has no parameters: add_parameters() or add_layers() comes first, and must "
                    "have succeeded");
@@ -338,8 +350,8 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 }
 
 Result<void> JoinedWorker::leave() {
-  if (control_ == nullptr) {
-    if (store_ != nullptr) store_->leave();
+  if (store_ != nullptr) {
+    store_->leave();
     return {};
   }
   // Others may still need repairs and acknowledgements of the last round from this rank.

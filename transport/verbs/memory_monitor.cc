@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "transport/verbs/quiet_thread.h"
+#include "transport/quiet_thread.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -101,8 +101,7 @@ Result<std::shared_ptr<MemoryMonitor>> MemoryMonitor::start() {
   if (!out->bell_ || !out->done_) return failed(std::string("eventfd: ") + std::strerror(errno));
   const int error = start_quiet(out->thread_, [self = out.get()] { self->run(); });
   if (error != 0) {
-    return unavailable(std::string("memory cannot be watched: no thread for it: ") +
-                       std::strerror(error) + "; raise the limit of processes (ulimit -u)");
+    return unavailable("memory cannot be watched: " + no_thread("for it", error));
   }
   if (!out->answered()) return failed("memory cannot be watched: the thread does not start");
   if (out->error_ == 0) return out;
