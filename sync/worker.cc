@@ -11,6 +11,7 @@
 #include "sync/links.h"
 #include "sync/policy_coherence.h"
 #include "sync/roster.h"
+#include "base/quiet_thread.h"
 #include "sync/rank_runtime.h"
 #include "transport/backends/choose.h"
 
@@ -85,6 +86,7 @@ class JoinedWorker final : public Worker {
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
   DriverConfig driver_config() const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
+  Result<void> start_threads();
   void drive();
   Error on_its_way(Error error) const;
   void shut_down(bool goodbye);
@@ -97,7 +99,7 @@ class JoinedWorker final : public Worker {
   WorkerConfig config_;
   Policy policy_;
   std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
-  std::unique_ptr<Rendezvous> store_;    ///< Until the control thread takes it.
+  std::unique_ptr<Rendezvous> store_;  ///< Until all ranks start and the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -198,13 +200,11 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   }
   if (parameters.empty()) return bad_input("the parameter set is empty");
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
-  auto started =
-      agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);
+  auto able = set_up(parameters, layers);
+  if (able) able = start_threads();
+  auto started = agree_on_start(*store_, able, kStartTimeouts * config_.timeout);
   if (!started) return started;
-  thread_ = std::thread([this] { drive(); });
-  control_ = std::make_unique<ControlThread>(
-      std::move(store_), runtime_->driver(),
-      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  control_->begin(std::move(store_));
   auto ready = control_->run_until(
       [](Rendezvous&, const ViewAgent& agent) {
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
@@ -216,8 +216,20 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
 }
 
+/// Before the agreement to start: a rank that gets no thread is then one that could not start.
+Result<void> JoinedWorker::start_threads() {
+  control_ = std::make_unique<ControlThread>(
+      *store_, runtime_->driver(),
+      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  if (auto ok = control_->start(); !ok) return ok;
+  const int error = start_quiet(thread_, [this] { drive(); });
+  if (error == 0) return {};
+  return failed("rank " + std::to_string(config_.rank) + ": " +
+                no_thread("to move its bytes", error));
+}
+
 Result<void> JoinedWorker::started() const {
-  if (control_ != nullptr) return {};
+  if (control_ != nullptr && store_ == nullptr) return {};
   return bad_input("rank " + std::to_string(config_.rank) +
                    " has no parameters: add_parameters() or add_layers() comes first, and must "
                    "have succeeded");
@@ -322,8 +334,8 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 }
 
 Result<void> JoinedWorker::leave() {
-  if (control_ == nullptr) {
-    if (store_ != nullptr) store_->leave();
+  if (store_ != nullptr) {
+    store_->leave();
     end_store(true);
     return {};
   }

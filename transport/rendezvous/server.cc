@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/quiet_thread.h"
 #include "transport/rendezvous/protocol.h"
 #include "transport/rendezvous/rendezvous.h"
 #include "transport/rendezvous/socket.h"
@@ -48,13 +49,16 @@ class StoreServerThread final : public StoreServer {
         state_(world) {
     watch(listener_.fd.get(), kListenerId, EPOLLIN, EPOLL_CTL_ADD);
     watch(wake_.get(), kWakeId, EPOLLIN, EPOLL_CTL_ADD);
-    thread_ = std::thread([this] { run(); });
+  }
+  /// 0 or an errno.
+  int start() noexcept {
+    return start_quiet(thread_, [this] { run(); });
   }
   ~StoreServerThread() override {
     // Relaxed: the eventfd write and read order it before the thread's load.
     stop_.store(true, std::memory_order_relaxed);
     ring();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     store::remove_socket_file(listener_);
   }
 
@@ -246,8 +250,12 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(const StoreAddress& at,
     return unavailable("store at " + to_string(at) + ": " + why +
                        "; raise the limit of open files (ulimit -n)");
   }
-  return std::unique_ptr<StoreServer>(std::make_unique<StoreServerThread>(
-      std::move(*listener), std::move(epoll), std::move(wake), world));
+  auto server = std::make_unique<StoreServerThread>(std::move(*listener), std::move(epoll),
+                                                    std::move(wake), world);
+  if (const int error = server->start(); error != 0) {
+    return unavailable("store at " + to_string(at) + ": " + no_thread("to serve it", error));
+  }
+  return std::unique_ptr<StoreServer>(std::move(server));
 }
 
 }  // namespace selmcast

@@ -71,7 +71,6 @@ TEST(Policy, BoundOnRounds) {
     EXPECT_EQ(k("select=selmcast:3", n), n);
     EXPECT_EQ(k("select=selmcast:1", n), n);
     EXPECT_EQ(k("select=selmcast:3 groups=sender", n), n);
-    EXPECT_EQ(k("select=selmcast:3 groups=sender:1", n), n);
     EXPECT_EQ(k("select=selmcast:3 pace=ssp:2", n), n);
     EXPECT_EQ(k("select=selmcast:3 mix=age", n), n);
   }
