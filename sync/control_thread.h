@@ -14,7 +14,7 @@
 namespace selmcast {
 
 /// Owns the store's client and the view agent from begin() on. Everything else reaches them through
-/// run_until(). A failure of the store or of the agreement fails the engine.
+/// run_until(). A failure of the store or of the agreement fails the driver.
 class ControlThread {
  public:
   /// `store` is what begin() will be given; both it and the driver outlive this object.
@@ -28,7 +28,7 @@ class ControlThread {
   void begin(std::unique_ptr<Rendezvous> store);
 
   /// Runs `task` on the control thread again and again until it returns a value, and returns that.
-  /// Gives up after `timeout` with an error that says "<what>", or at once when the engine failed.
+  /// Gives up after `timeout` with an error that says "<what>", or at once when the driver failed.
   /// `what` is read then, so the task may have written to it. After begin() and before stop(); any
   /// thread but the control thread; one call at a time.
   using Task = std::function<std::optional<Result<void>>(Rendezvous&, const ViewAgent&)>;
@@ -47,7 +47,7 @@ class ControlThread {
 
   const Rank rank_;
   std::unique_ptr<Rendezvous> store_;  ///< Null until begin(); ordered by mutex_ there.
-  Engine& driver_;
+  Driver& driver_;
   ViewAgent agent_;
   /// Release in stop(), acquire in loop(). Set under mutex_, for the wait for begin().
   std::atomic<bool> stop_{false};
