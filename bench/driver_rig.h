@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sync/compile.h"
+#include "plan/compile.h"
 #include "sync/driver.h"
 
 namespace selmcast {

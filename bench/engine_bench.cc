@@ -9,8 +9,8 @@
 #include "bench/null_transport.h"
 #include "multicast/receive_session.h"
 #include "multicast/send_session.h"
-#include "sync/accumulator.h"
-#include "sync/compile.h"
+#include "sync/mix/accumulator.h"
+#include "plan/compile.h"
 
 namespace selmcast {
 namespace {

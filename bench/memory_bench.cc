@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "hwconf/machine.h"
-#include "sync/kernels.h"
+#include "sync/mix/kernels.h"
 
 namespace selmcast {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/random.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {

@@ -13,9 +13,9 @@
 #include <set>
 
 #include "cli/common.h"
-#include "sync/select/rate.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
+#include "plan/select/rate.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
-#include "sync/compile.h"
-#include "sync/policy_coherence.h"
+#include "plan/compile.h"
+#include "plan/policy_coherence.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/backends/open.h"

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "selmcast/worker.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 

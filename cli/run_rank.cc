@@ -11,7 +11,7 @@
 
 #include "cli/common.h"
 #include "sync/join.h"
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast {
 

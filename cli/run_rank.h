@@ -4,7 +4,7 @@
 #include "base/result.h"
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast {
 

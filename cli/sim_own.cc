@@ -6,12 +6,12 @@
 
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
-#include "sync/policy.h"
-#include "sync/compile.h"
-#include "sync/schedule.h"
-#include "sync/select/pair_age.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
+#include "plan/policy.h"
+#include "plan/compile.h"
+#include "plan/schedule.h"
+#include "plan/select/pair_age.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {

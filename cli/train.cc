@@ -11,7 +11,7 @@
 #include "cli/run_rank.h"
 #include "cli/train_options.h"
 #include "sync/join.h"
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 #include "train/plot.h"
 #include "train/trace.h"
 #include "train/train_result.h"

@@ -5,8 +5,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(objects)
-foreach(part base store transport transport_sim transport_shm transport_uring transport_verbs
-    transport_backends multicast probes sync)
+foreach(part base store plan transport transport_shm transport_uring transport_verbs transport_backends
+    multicast probes sync)
   if(TARGET selmcast_${part})
     list(APPEND objects $<TARGET_OBJECTS:selmcast_${part}>)
   endif()

@@ -6,8 +6,8 @@
 
 #include "multicast/selection_frame.h"
 #include "sync/free/free_windows.h"
-#include "sync/lock_step.h"
-#include "sync/parker.h"
+#include "sync/rounds/lock_step.h"
+#include "sync/rounds/parker.h"
 
 namespace selmcast {
 

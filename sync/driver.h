@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "multicast/puller.h"
-#include "sync/windows.h"
+#include "sync/rounds/windows.h"
 
 namespace selmcast {
 

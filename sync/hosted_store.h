@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "sync/policy_coherence.h"
+#include "plan/policy_coherence.h"
 
 namespace selmcast {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 #include "transport/transport.h"
 
 namespace selmcast {

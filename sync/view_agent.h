@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "sync/driver.h"
-#include "sync/compile.h"
-#include "sync/policy.h"
-#include "sync/view.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "plan/compile.h"
+#include "plan/policy.h"
+#include "plan/view.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sync/round_failures.h"
+#include "sync/rounds/round_failures.h"
 
 namespace selmcast {
 

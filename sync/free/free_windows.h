@@ -38,7 +38,7 @@
 #include "sync/free/clock_board.h"
 #include "sync/free/invitations.h"
 #include "sync/free/online_rounds.h"
-#include "sync/windows.h"
+#include "sync/rounds/windows.h"
 
 namespace selmcast {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "sync/epoch_state.h"
+#include "sync/rounds/epoch_state.h"
 
 namespace selmcast {
 

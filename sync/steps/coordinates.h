@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "selmcast/worker.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
 #include "sync/steps/stale_merge.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "sync/program.h"
+#include "plan/program.h"
 
 namespace selmcast::testing_jobs {
 

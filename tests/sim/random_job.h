@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast::testing_jobs {
 

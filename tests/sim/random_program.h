@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "base/shuffle.h"
-#include "sync/program.h"
+#include "plan/program.h"
 
 namespace selmcast::testing_jobs {
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "transport/backends/open.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

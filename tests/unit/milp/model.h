@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "sync/select/selection.h"
+#include "plan/select/selection.h"
 
 namespace selmcast::milp {
 

@@ -1,4 +1,4 @@
-#include "sync/accumulator.h"
+#include "sync/mix/accumulator.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/select/degree_plan.h"
-#include "sync/select/ring_plan.h"
+#include "plan/select/degree_plan.h"
+#include "plan/select/ring_plan.h"
 
 namespace {
 

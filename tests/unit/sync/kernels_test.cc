@@ -1,6 +1,6 @@
 // Every instruction set that this machine has against scalar references, which are written from the
 // definitions of the formats: IEEE 754-2019 binary16, and bfloat16 as the upper half of binary32.
-#include "sync/kernels.h"
+#include "sync/mix/kernels.h"
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

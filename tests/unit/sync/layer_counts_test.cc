@@ -1,5 +1,5 @@
 // Layers handed over by two application threads at the same time, in every order.
-#include "sync/layer_counts.h"
+#include "sync/rounds/layer_counts.h"
 
 #include <gtest/gtest.h>
 

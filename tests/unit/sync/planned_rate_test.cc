@@ -1,5 +1,5 @@
 // The rate that a plan gives a rank in all, and when a device that can pace is told of it.
-#include "sync/epoch_state.h"
+#include "sync/rounds/epoch_state.h"
 
 #include <gtest/gtest.h>
 

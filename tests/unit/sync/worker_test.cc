@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "transport/backends/open.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 namespace {

@@ -12,7 +12,7 @@
 #include "train/trainer.h"
 #include "training_support.h"
 #include "transport/backends/open.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 namespace {

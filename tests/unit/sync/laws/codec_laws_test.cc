@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "base/units.h"
-#include "sync/kernels.h"
+#include "sync/mix/kernels.h"
 #include "sync/steps/coordinates.h"
 
 namespace selmcast {

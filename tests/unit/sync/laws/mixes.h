@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sync/accumulator.h"
+#include "sync/mix/accumulator.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stale_merge.h"
 

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "base/shuffle.h"
 #include "bench/null_transport.h"
-#include "sync/lock_step.h"
+#include "sync/rounds/lock_step.h"
 
 namespace selmcast {
 namespace {

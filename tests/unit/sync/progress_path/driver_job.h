@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sync/compile.h"
+#include "plan/compile.h"
 #include "sync/driver.h"
 #include "tests/unit/sync/progress_path/intercept.h"
 
