@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/select/degree_plan.h"
+#include "plan/select/degree_plan.h"
 
 namespace selmcast {
 namespace {

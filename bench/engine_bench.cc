@@ -9,8 +9,8 @@
 #include "bench/null_transport.h"
 #include "multicast/receive_session.h"
 #include "multicast/send_session.h"
-#include "sync/accumulator.h"
-#include "sync/program.h"
+#include "sync/mix/accumulator.h"
+#include "plan/compile.h"
 
 namespace selmcast {
 namespace {
@@ -24,7 +24,8 @@ constexpr StreamShape kShape{std::uint64_t{kFrames} * kPayload, kPayload, 44};
 /// requests, completions.
 void push_to_post(benchmark::State& state) {
   NullTransport transport;
-  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  auto port =
+      FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kShape.chunk_frames});
   if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
   SendSession session(**port, {.shape = kShape, .wire_overhead_bytes = 42});
   const std::vector<std::byte> stream(kShape.bytes, std::byte{1});
@@ -60,7 +61,8 @@ BENCHMARK(push_to_post)->Unit(benchmark::kMicrosecond);
 /// bitmap, digest, add.
 void receive_to_accumulate(benchmark::State& state) {
   NullTransport transport;
-  auto port = FramePort::make(transport, kJob, 0, 2, kShape.chunk_frames);
+  auto port =
+      FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kShape.chunk_frames});
   if (!port || !(*port)->connect(1, {})) return state.SkipWithError("no port");
   ReceiveSession session(**port, {.shape = kShape});
   Accumulator accumulator(kShape, MixKind::average, state.range(0) != 0);
@@ -79,7 +81,7 @@ void receive_to_accumulate(benchmark::State& state) {
       encode_frame({.job = kJob,
                     .sender = 1,
                     .round = round,
-                    .chunk = f / kShape.chunk_frames,
+                    .check = payload_check(frame.subspan(kFrameHeaderBytes)),
                     .offset = kShape.offset_of(f),
                     .length = kPayload},
                    frame.subspan(kFrameHeaderBytes), frame.data());
@@ -113,9 +115,9 @@ BENCHMARK(receive_to_accumulate)
 
 void plan_lookup(benchmark::State& state) {
   Program program;
-  program.cycle.resize(static_cast<std::size_t>(state.range(0)));
+  program.rounds.resize(static_cast<std::size_t>(state.range(0)));
   std::uint32_t round = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(&program.cycle[program.slot_of(++round, 0)]);
+  for (auto _ : state) benchmark::DoNotOptimize(&program.rounds[program.slot_of(++round)]);
 }
 BENCHMARK(plan_lookup)->Arg(4)->Arg(64);
 

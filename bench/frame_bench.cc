@@ -51,11 +51,13 @@ void frame_checksum(benchmark::State& state) {
 BENCHMARK(frame_checksum)->Arg(1432)->Arg(8192);
 
 void frame_digest_hash(benchmark::State& state) {
-  const Bytes payload(static_cast<std::size_t>(state.range(0)), std::byte{0x3C});
-  for (auto _ : state) benchmark::DoNotOptimize(frame_digest(0, payload));
-  state.SetBytesProcessed(state.iterations() * state.range(0));
+  FrameHeader header{.check = 5, .length = 1432};
+  for (auto _ : state) {
+    ++header.offset;
+    benchmark::DoNotOptimize(frame_digest(header));
+  }
 }
-BENCHMARK(frame_digest_hash)->Arg(1432)->Arg(8192);
+BENCHMARK(frame_digest_hash);
 
 void nack_parse(benchmark::State& state) {
   std::vector<NackRange> ranges;

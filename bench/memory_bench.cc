@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "hwconf/machine.h"
-#include "sync/kernels.h"
+#include "sync/mix/kernels.h"
 
 namespace selmcast {
 namespace {
@@ -86,11 +86,6 @@ std::vector<Case> cases() {
   add_cases_of(WireElement::bf16, "bf16", out);
   add_cases_of(WireElement::f16, "f16", out);
   // The sums are twice as wide: half as many elements.
-  out.push_back({"sum += update, int32", 0.5 * 20, [](Arrays& x) {
-                   by_frame(x.wide.size(), 4, [&](std::size_t i, std::size_t n) {
-                     kernels::int32_add(&x.wide[i], x.update() + 4 * i, n);
-                   });
-                 }});
   for (const auto element : {WireElement::f32, WireElement::bf16}) {
     const std::uint32_t size = bytes_of(element);
     out.push_back({element == WireElement::f32 ? "fixed sum, f32" : "fixed sum, bf16",

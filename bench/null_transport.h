@@ -21,7 +21,6 @@ class NullTransport : public Transport {
     capabilities_.wire_overhead_bytes = 42;
     completed_.reserve(capabilities_.send_depth);
   }
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return {}; }
   Result<Region> register_memory(std::span<const std::byte>) override { return Region(this, 0); }
   Result<Endpoint> connect(const PeerAddress&) override { return Endpoint(this, 0); }
@@ -49,7 +48,6 @@ class NullTransport : public Transport {
 
  private:
   void release(detail::HandleKind, std::uint32_t) noexcept override {}
-  Capabilities capabilities_;
   std::vector<std::uint64_t> completed_;
 };
 

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/random.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {
@@ -105,47 +105,6 @@ void next_round(benchmark::State& state) {
   }
 }
 BENCHMARK(next_round)->Arg(64)->Arg(1024)->Arg(16384);
-
-/// How single links change: each to within 20 % of its first rate, so that the common rate wanders;
-/// or one after another by 10 %, n times down and n times up, so that it goes one way for long; or
-/// from one class to the other.
-enum Course : std::int64_t { wander, drift, switch_class };
-
-std::vector<std::pair<std::uint32_t, Kbps>> changes_of(Course course, const Rates& view) {
-  const auto n = static_cast<std::uint32_t>(view.size());
-  SplitMix64 random(7);
-  std::vector<std::pair<std::uint32_t, Kbps>> changes(16 * std::size_t{n});
-  for (std::size_t at = 0; at < changes.size(); ++at) {
-    auto& [receiver, rate] = changes[at];
-    receiver = static_cast<std::uint32_t>(course == drift ? at % n : random.below(n));
-    const auto before = static_cast<double>(view[receiver]);
-    const auto factor = course == wander ? 0.8 + 0.4 * random.unit() : at / n % 2 == 0 ? 0.9 : 1.0;
-    rate = static_cast<Kbps>(before * factor);
-    if (course == switch_class) rate = view[random.below(n)];
-  }
-  return changes;
-}
-
-/// One receiver's rate changes: rate, slots and layout again. The mean over a long course, with
-/// whatever has to be made anew once in a while.
-void one_link_changes(benchmark::State& state, Course course) {
-  const auto n = static_cast<std::uint32_t>(state.range(0));
-  const auto view = drifting_views(course == switch_class ? two_classes : narrow, n).front();
-  RingPlan plan(n);
-  if (!plan.replan(share_of(n), view, view, 0)) {
-    state.SkipWithError("no plan");
-    return;
-  }
-  const auto changes = changes_of(course, view);
-  std::size_t at = 0;
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(plan.replan_receiver(changes[at].first, changes[at].second));
-    if (++at == changes.size()) at = 0;
-  }
-}
-BENCHMARK_CAPTURE(one_link_changes, wander, wander)->Arg(64)->Arg(1024)->Arg(16384);
-BENCHMARK_CAPTURE(one_link_changes, drift, drift)->Arg(64)->Arg(1024)->Arg(16384);
-BENCHMARK_CAPTURE(one_link_changes, switch_class, switch_class)->Arg(1024)->Arg(16384);
 
 /// The papers' heuristic on the same view, all rows.
 void published_heuristic(benchmark::State& state) {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/engine_rig.h"
+#include "bench/driver_rig.h"
 #include "bench/null_transport.h"
 #include "hwconf/machine.h"
 #include "transport/shm/shm_transport.h"
@@ -24,41 +24,40 @@ namespace {
 
 enum class Idle { spin, yield, sleep };
 
-/// One rank's engine and its driver thread.
+/// One rank's driver and its thread.
 class Rig {
  public:
   Rig(std::unique_ptr<Transport> transport, Rank self, std::uint32_t ranks, std::size_t elements,
       Idle idle, std::size_t layers = 0)
       : transport_(std::move(transport)), self_(self), idle_(idle), parameters_(elements, 1.0F) {
     policy_ = need(parse_policy(layers > 0 ? "p3" : "mix=average"));
-    auto config = config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes);
-    config.order = policy_.order;
-    config.layers.assign(layers, layers > 0 ? elements / layers : 0);
-    engine_ = std::make_unique<Engine>(*transport_, config);
+    config_ = config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes);
+    config_.order = policy_.order;
+    config_.layers.assign(layers, layers > 0 ? elements / layers : 0);
   }
   ~Rig() {
     stop_.store(true, std::memory_order_release);
-    if (driver_.joinable()) driver_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   void connect(const std::vector<PeerAddress>& peers, const View& view) {
-    need(engine_->set_up(peers, parameters_));
-    offer_first(*engine_, view, policy_, self_);
-    driver_ = std::thread([this] { drive(); });
+    driver_ = need(Driver::make(*transport_, config_, peers, parameters_));
+    offer_first(*driver_, view, policy_, self_);
+    thread_ = std::thread([this] { drive(); });
   }
   void enter() {
-    while (!engine_->accepted()) std::this_thread::yield();
-    engine_->activate(0);
-    while (!engine_->switched()) std::this_thread::yield();
+    while (!driver_->accepted()) std::this_thread::yield();
+    driver_->activate(0);
+    while (!driver_->switched()) std::this_thread::yield();
   }
-  Engine& engine() { return *engine_; }
+  Driver& driver() { return *driver_; }
   Transport& transport() { return *transport_; }
 
  private:
   void drive() {
     const SteadyClock clock;
     while (!stop_.load(std::memory_order_acquire)) {
-      if (engine_->progress(clock.now()) > 0 || idle_ == Idle::spin) continue;
+      if (driver_->progress(clock.now()) > 0 || idle_ == Idle::spin) continue;
       if (idle_ == Idle::yield) {
         std::this_thread::yield();
       } else {
@@ -72,9 +71,10 @@ class Rig {
   Idle idle_;
   Policy policy_;
   std::vector<float> parameters_;
-  std::unique_ptr<Engine> engine_;
+  DriverConfig config_;
+  std::unique_ptr<Driver> driver_;
   std::atomic<bool> stop_{false};
-  std::thread driver_;
+  std::thread thread_;
 };
 
 struct Times {
@@ -90,11 +90,11 @@ Times play(std::vector<std::unique_ptr<Rig>>& rigs, std::size_t rounds) {
   const SteadyClock clock;
   Times out;
   for (std::size_t r = 0; r < rounds + rounds / 10; ++r) {
-    for (std::size_t i = 1; i < rigs.size(); ++i) rigs[i]->engine().push();
+    for (std::size_t i = 1; i < rigs.size(); ++i) rigs[i]->driver().push();
     const auto before = clock.now();
-    rigs[0]->engine().push();
+    rigs[0]->driver().push();
     const auto pushed = clock.now();
-    for (auto& rig : rigs) need(rig->engine().wait());
+    for (auto& rig : rigs) need(rig->driver().wait());
     const auto closed = clock.now();
     if (r < rounds / 10) continue;  // Warm-up.
     out.push.push_back(nanoseconds(pushed - before));
@@ -126,12 +126,12 @@ void measure(const std::string& name, std::vector<std::unique_ptr<Rig>> rigs, st
 
 /// Layers of one rank, each handed over by one of `threads` threads, which begin a round together;
 /// the times of every single call.
-std::vector<double> play_layers(Engine& engine, std::size_t threads, std::size_t per_thread,
+std::vector<double> play_layers(Driver& driver, std::size_t threads, std::size_t per_thread,
                                 std::size_t rounds) {
   std::vector<std::vector<double>> times(threads);
   std::atomic<std::size_t> ready{0};
   std::barrier ended(static_cast<std::ptrdiff_t>(threads), [&]() noexcept {
-    need(engine.wait());
+    need(driver.wait());
     ready.store(0, std::memory_order_relaxed);
   });
   const auto hand_over = [&](std::size_t own) {
@@ -143,7 +143,7 @@ std::vector<double> play_layers(Engine& engine, std::size_t threads, std::size_t
       while (ready.load(std::memory_order_acquire) < threads) std::this_thread::yield();
       for (std::size_t l = own * per_thread; l < (own + 1) * per_thread; ++l) {
         const auto before = clock.now();
-        engine.push_layer(l);
+        driver.push_layer(l);
         const auto after = clock.now();
         if (r >= rounds / 10) times[own].push_back(nanoseconds(after - before));
       }
@@ -167,7 +167,7 @@ void measure_layers(const std::string& name, std::unique_ptr<Transport> transpor
   rig.connect({rig.transport().address()}, view_of(1, 100'000'000));
   rig.enter();
   print(name + ", " + std::to_string(threads) + " threads", "push_layer",
-        play_layers(rig.engine(), threads, kPerThread, rounds));
+        play_layers(rig.driver(), threads, kPerThread, rounds));
 }
 
 std::unique_ptr<Transport> shm(std::uint64_t job, Rank rank, std::uint32_t ranks) {

@@ -1,16 +1,17 @@
-// Memory of one worker beside its parameters, as the heap grows from nothing to an engine in its
+// Memory of one worker beside its parameters, as the heap grows from nothing to a driver in its
 // first view, against what it should be: one accumulator, under codec=cast the snapshot that
 // travels, and per frame a few bytes; nothing the size of the model per sender or per rank.
 //
 //   bench_worker_memory [MiB of parameters = 64]
 #include <malloc.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "bench/engine_rig.h"
+#include "bench/driver_rig.h"
 #include "bench/null_transport.h"
 #include "hwconf/machine.h"
 
@@ -38,24 +39,26 @@ Grown measure(const std::string& policy_text, std::uint32_t ranks, bool determin
   config.deterministic = deterministic;
   Grown out;
   const double before = heap_bytes();
-  Engine engine(transport, config);
-  need(engine.set_up(peers, parameters));
-  offer_first(engine, view, policy, 0);
+  const auto made = need(Driver::make(transport, config, peers, parameters));
+  Driver& driver = *made;
+  offer_first(driver, view, policy, 0);
   const SteadyClock clock;
-  engine.progress(clock.now());
-  engine.activate(0);
-  engine.progress(clock.now());
+  driver.progress(clock.now());
+  driver.activate(0);
+  driver.progress(clock.now());
   out.measured = heap_bytes() - before;
-  for (const auto& plan : need(compile(view, policy, 0)).cycle) {
-    out.senders = std::max(out.senders, plan.senders.size());
+  const Program program = need(compile(view, policy, 0));
+  for (std::size_t slot = 0; slot < program.rounds.size(); ++slot) {
+    out.senders = std::max(out.senders, senders_of(program, slot).size());
   }
   const auto elements = static_cast<double>(parameters.size());
-  const auto frames = static_cast<double>(engine.shape().frames());
-  // The accumulator; the snapshot; per frame its count of contributors and what is owed of it (16
+  const double payload = (config.frame_bytes - kFrameHeaderBytes) / 8 * 8;
+  const double frames = std::ceil(elements * bytes_of(policy.element) / payload);
+  // The accumulator; the snapshot; per frame its counts of contributors and of ranks, and what is owed of it (16
   // bits and a bit); and a bit per frame and sender.
   out.expected = elements * (deterministic ? 8 : 4) +
                  (policy.element == WireElement::f32 ? 0.0 : 2 * elements) +
-                 frames * (2 + 2 + 0.125) + static_cast<double>(out.senders) * frames / 8;
+                 frames * (2 + 2 + 2 + 0.125) + static_cast<double>(out.senders) * frames / 8;
   return out;
 }
 
@@ -64,7 +67,7 @@ void run(std::size_t mib) {
   const auto model = static_cast<double>(parameters.size() * sizeof(float));
   std::printf("parameters: %zu MiB; shares are of that\n", mib);
   std::printf(
-      "formula: 1 accumulator (2 when deterministic) + 1/2 under codec=cast + per frame 4.1 "
+      "formula: 1 accumulator (2 when deterministic) + 1/2 under codec=cast + per frame 6.1 "
       "bytes and 1 bit per sender\n");
   std::printf("%-34s %6s %8s %10s %10s %14s\n", "policy", "ranks", "senders", "formula", "measured",
               "rest, bytes");

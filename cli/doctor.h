@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwconf/machine.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 

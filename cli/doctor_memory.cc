@@ -1,7 +1,6 @@
 #include "cli/doctor_memory.h"
 
 #include "cli/common.h"
-#include "transport/verbs/memory_monitor.h"
 
 namespace selmcast {
 namespace {
@@ -40,9 +39,6 @@ MemoryState describe_device_memory() {
   } else {
     out.buffer_error = arena.error().message;
   }
-  if (auto monitor = verbs::MemoryMonitor::shared(); !monitor) {
-    out.watch_error = monitor.error().message;
-  }
   return out;
 }
 
@@ -54,11 +50,6 @@ void find_memory_problems(const MemoryState& memory, bool rdma, std::vector<Find
                         "sysctl -w vm.nr_hugepages=64, or echo madvise > "
                         "/sys/kernel/mm/transparent_hugepage/enabled"});
   }
-  if (!memory.watch_error.empty()) {
-    Finding found = split(memory.watch_error);
-    found.what += ": the cache of registrations keeps nothing";
-    problems.push_back(std::move(found));
-  }
 }
 
 nlohmann::ordered_json memory_json(const MemoryState& memory) {
@@ -68,18 +59,12 @@ nlohmann::ordered_json memory_json(const MemoryState& memory) {
   json["buffer_bytes"] = memory.buffer_bytes;
   json["huge_bytes"] =
       memory.huge_bytes ? nlohmann::ordered_json(*memory.huge_bytes) : nlohmann::ordered_json();
-  json["watched"] = memory.watch_error.empty();
-  json["watch_reason"] = memory.watch_error;
   return json;
 }
 
 std::string memory_text(const MemoryState& memory) {
   return "  buffers         " +
-         (memory.buffer_error.empty() ? pages_text(memory) : memory.buffer_error) +
-         "\n  registrations   " +
-         (memory.watch_error.empty() ? "may be kept (userfaultfd says when memory goes)"
-                                     : "end with their use: " + memory.watch_error) +
-         "\n";
+         (memory.buffer_error.empty() ? pages_text(memory) : memory.buffer_error) + "\n";
 }
 
 }  // namespace selmcast

@@ -1,5 +1,4 @@
-// What `selmcast doctor` says about memory for devices: the pages that buffers get, and whether
-// registrations may outlive their use.
+// What `selmcast doctor` says about memory for devices: the pages that buffers get.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "cli/doctor.h"
-#include "transport/arena.h"
 
 namespace selmcast {
 
@@ -18,10 +17,9 @@ struct MemoryState {
   PageKind pages = PageKind::plain;       ///< Its pages.
   std::optional<std::size_t> huge_bytes;  ///< Of it, in huge pages.
   std::string buffer_error;               ///< Why there was none.
-  std::string watch_error;  ///< Why memory cannot be watched, with the remedy; empty: it can.
 };
 
-/// Tries both, and gives them back.
+/// Tries a buffer, and gives it back.
 MemoryState describe_device_memory();
 
 /// Judges it; pure. `rdma`: an RDMA device is usable, without which nothing is registered.

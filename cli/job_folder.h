@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "transport/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace selmcast {
 

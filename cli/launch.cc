@@ -14,7 +14,7 @@
 #include "cli/child_process.h"
 #include "cli/common.h"
 #include "cli/job_folder.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

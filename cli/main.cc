@@ -17,6 +17,7 @@
 #include "cli/probe.h"
 #include "cli/run.h"
 #include "cli/sim.h"
+#include "cli/store.h"
 #include "cli/train.h"
 
 namespace selmcast {
@@ -30,6 +31,7 @@ void add_commands(CLI::App& app, int& exit_status) {
   add_probe_command(app, exit_status);
   add_run_command(app, exit_status);
   add_sim_command(app, exit_status);
+  add_store_command(app, exit_status);
   add_train_command(app, exit_status);
   add_worker_command(app, exit_status);
 }

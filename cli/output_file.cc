@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "transport/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace selmcast {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cli/common.h"
 #include "cli/perf_output.h"
-#include "probes/perf/perf.h"
+#include "tools/perf/perf.h"
 
 namespace selmcast {
 namespace {

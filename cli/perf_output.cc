@@ -5,8 +5,8 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "probes/perf/counters.h"
-#include "probes/perf/figures.h"
+#include "tools/perf/counters.h"
+#include "tools/perf/figures.h"
 
 namespace selmcast {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "probes/perf/perf.h"
+#include "tools/perf/perf.h"
 
 namespace selmcast {
 

@@ -13,10 +13,9 @@
 #include <set>
 
 #include "cli/common.h"
-#include "sync/select/rate.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
-#include "sync/select/slide_plan.h"
+#include "plan/select/rate.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {
@@ -29,14 +28,13 @@ constexpr std::size_t kMaxInputBytes = std::size_t{1} << 30U;
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
 enum class Algorithm { exact, published, random };
-enum class Layout { edges, rows, sender };
-constexpr const char* kLayouts[] = {"edges", "rows", "sender"};
+enum class Layout { edges, rows };
+constexpr const char* kLayouts[] = {"edges", "rows"};
 
 struct PlanRequest {
   SelectionProblem problem;
   Algorithm algorithm = Algorithm::exact;
   Layout layout = Layout::edges;
-  std::uint32_t budget = 0;
   std::uint64_t round = 0;
 };
 
@@ -103,8 +101,7 @@ class Reader {
 Result<Json> parse_document(std::string_view text) {
   static const std::set<std::string> known = {
       "p",      "fanout",    "tx_kbps",   "rx_kbps", "tx_load_kbps", "rx_load_kbps", "age",
-      "forced", "forbidden", "algorithm", "k",       "layout",       "seed",         "round",
-      "budget"};
+      "forced", "forbidden", "algorithm", "k",       "layout",       "seed",         "round"};
   std::set<std::string> seen;
   std::string twice;
   constexpr int kDeepest = 4;  // No field goes beyond an array in an array in the object.
@@ -133,7 +130,7 @@ Result<Json> parse_document(std::string_view text) {
       if (known.count(key) > 0) continue;
       return Reader::wrong("unknown field " + Json(key).dump(), value,
                            "p, fanout, tx_kbps, rx_kbps, tx_load_kbps, rx_load_kbps, age, forced, "
-                           "forbidden, algorithm, k, layout, budget, seed, round");
+                           "forbidden, algorithm, k, layout, seed, round");
     }
     if (!twice.empty()) return bad_input("plan: field \"" + twice + "\" is given twice; keep one");
     return document;
@@ -224,9 +221,6 @@ Result<void> read_choices(const Reader& in, PlanRequest& request) {
   const auto layout = in.word("layout", {std::begin(kLayouts), std::end(kLayouts)});
   if (!layout) return layout.error();
   request.layout = static_cast<Layout>(*layout);
-  const auto budget = in.optional_integer("budget", 0, kMax32);
-  if (!budget) return budget.error();
-  request.budget = static_cast<std::uint32_t>(*budget);
   const auto k = in.optional_integer("k", 0, kMax32);
   if (!k) return k.error();
   request.problem.k = static_cast<std::uint32_t>(*k);
@@ -245,25 +239,14 @@ Result<void> check_combination(const Reader& in, const PlanRequest& request) {
   if (problem.k > 0 && request.algorithm != Algorithm::exact) {
     return bad_input("plan: k needs algorithm \"exact\"; drop k or change the algorithm");
   }
-  if (request.layout == Layout::sender && request.budget == 0) {
-    return bad_input(
-        "plan: layout \"sender\" needs a budget of 1 or more joins per round; add \"budget\"");
-  }
-  if (request.layout != Layout::sender && in.find("budget") != nullptr) {
-    return bad_input("plan: budget needs layout \"sender\"; drop budget or change the layout");
-  }
   if (request.layout == Layout::edges) {
     if (in.find("round") == nullptr) return {};
-    return bad_input(
-        "plan: round needs layout \"rows\" or \"sender\"; drop round or change the layout");
+    return bad_input("plan: round needs layout \"rows\"; drop round or change the layout");
   }
   const auto layout =
       std::string("plan: layout \"") + kLayouts[static_cast<std::size_t>(request.layout)] + "\" ";
   if (request.algorithm != Algorithm::exact) {
     return bad_input(layout + "needs algorithm \"exact\"; use layout \"edges\"");
-  }
-  if (request.layout == Layout::sender && problem.fanout == Fanout::unicast) {
-    return bad_input(layout + "has multicast groups; use fanout \"multicast\" or another layout");
   }
   if (!problem.forced.empty() || !problem.forbidden.empty() || !problem.age.empty()) {
     return bad_input(
@@ -305,8 +288,7 @@ Result<PlanRequest> read_request(std::string_view text) {
 struct PlanAnswer {
   Selection selection;
   std::uint32_t k_bound = 0, below_p = 0;
-  std::optional<RingPlan> ring;    ///< Of layout "rows".
-  std::optional<SlidePlan> slide;  ///< Of layout "sender".
+  std::optional<RingPlan> ring;  ///< Of layout "rows".
 };
 
 /// Rounds in which the slowest receiver could hear everyone at this rate; 0 = never.
@@ -319,14 +301,12 @@ std::uint32_t bound_of(const SelectionProblem& problem, const RateFraction& rate
   return least == 0 ? 0 : (others + least - 1) / least;
 }
 
-/// One round of a ring or slide plan.
-template <class Plan>
-void take_round(const Plan& plan, const RingPlan& ring, const PlanRequest& request,
-                PlanAnswer& out) {
+/// One round of a ring plan.
+void take_round(const RingPlan& ring, const PlanRequest& request, PlanAnswer& out) {
   out.selection.rate = ring.rate();
   out.selection.bottleneck = ring.bottleneck();
-  out.selection.receivers = plan.edges_of(request.round);
-  out.k_bound = plan.period();
+  out.selection.receivers = ring.edges_of(request.round);
+  out.k_bound = ring.period();
   for (const auto& receivers : out.selection.receivers) {
     out.below_p += receivers.size() < request.problem.p[0] ? 1 : 0;
   }
@@ -339,16 +319,8 @@ Result<PlanAnswer> solve(const PlanRequest& request) {
     auto plan =
         RingPlan::make(problem.p[0], problem.tx_kbps, problem.rx_kbps, problem.k, problem.fanout);
     if (!plan) return plan.error();
-    take_round(*plan, *plan, request, out);
+    take_round(*plan, request, out);
     out.ring = std::move(*plan);
-    return out;
-  }
-  if (request.layout == Layout::sender) {
-    auto plan =
-        SlidePlan::make(problem.p[0], problem.k, request.budget, problem.tx_kbps, problem.rx_kbps);
-    if (!plan) return plan.error();
-    take_round(*plan, plan->ring(), request, out);
-    out.slide = std::move(*plan);
     return out;
   }
   auto selection = request.algorithm == Algorithm::exact       ? select_exact(problem)
@@ -364,29 +336,6 @@ Out fraction_json(const RateFraction& rate) {
   return {{"num", rate.num}, {"den", rate.den}, {"value", value_of(rate)}};
 }
 
-/// What all pairs of a schedule say. Walks them, so not where they would fill the memory.
-template <class Plan>
-void add_pairs(const Plan& plan, Out& out) {
-  if (!plan.may_list()) return;
-  const auto age = plan.pair_age();
-  out["pair_age"] = {{"worst", age.worst}, {"mean", age.mean}};
-  out["pairs_never_served"] = age.unserved;
-  out["senders_below_p"] = plan.senders_below_p();
-}
-
-/// What a schedule under a join budget means over its whole cycle.
-Out schedule_json(const SlidePlan& plan) {
-  const auto joins = plan.joins();
-  Out out = {{"k", plan.period()},
-             {"cycle", plan.cycle()},
-             {"group_entries_max", joins.most_held},
-             {"joins_per_epoch", joins.at_start},
-             {"joins_per_round_max", joins.most_per_round},
-             {"rate_without_k_kbps", fraction_json(plan.ring().rate_without_bound())}};
-  add_pairs(plan, out);
-  return out;
-}
-
 /// What a schedule of rows means over its whole period.
 Out schedule_json(const RingPlan& ring) {
   const auto slots = ring.slots();
@@ -394,9 +343,13 @@ Out schedule_json(const RingPlan& ring) {
   Out out = {{"k", ring.period()},
              {"group_entries_max", *std::max_element(slots.begin(), slots.end())},
              {"joins_per_epoch", joins},
-             {"joins_per_round_max", 0},
              {"rate_without_k_kbps", fraction_json(ring.rate_without_bound())}};
-  add_pairs(ring, out);
+  // Walks all pairs, so not where they would fill the memory.
+  if (!ring.may_list()) return out;
+  const auto age = ring.pair_age();
+  out["pair_age"] = {{"worst", age.worst}, {"mean", age.mean}};
+  out["pairs_never_served"] = age.unserved;
+  out["senders_below_p"] = ring.senders_below_p();
   return out;
 }
 
@@ -417,7 +370,6 @@ std::string write_answer(const PlanRequest& request, const PlanAnswer& answer, d
   out["k_bound"] = answer.k_bound;
   out["senders_below_p"] = answer.below_p;
   if (answer.ring) out["schedule"] = schedule_json(*answer.ring);
-  if (answer.slide) out["schedule"] = schedule_json(*answer.slide);
   out["elapsed_us"] = std::round(elapsed_us * 10) / 10;
   return out.dump();
 }
@@ -484,9 +436,7 @@ void add_plan_command(CLI::App& app, int& exit_status) {
       "  k              every receiver gets the slots to hear everyone within k rounds; 0 = no\n"
       "  layout, round  edges, or rows: round t of the ring plan (senders_below_p is that "
       "round's;\n"
-      "                 schedule says what k costs, how long pairs wait, and what is joined);\n"
-      "                 or sender: one group per sender, of which each rank joins at most\n"
-      "                 budget from round to round\n"
+      "                 schedule says what k costs, how long pairs wait, and what is joined)\n"
       "Example:\n"
       "  echo '{\"p\":1,\"tx_kbps\":[900,900,900],\"rx_kbps\":[400,300,200]}' | selmcast plan");
   command->callback([path, &exit_status] { exit_status = run_plan(*path); });

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 namespace {

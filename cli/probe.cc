@@ -9,7 +9,7 @@
 #include "cli/run_rank.h"
 #include "probes/links_json.h"
 #include "sync/links.h"
-#include "transport/open.h"
+#include "transport/backends/choose.h"
 
 namespace selmcast {
 
@@ -52,16 +52,19 @@ Result<void> probe_rank(const ProbeCommand& command) {
   config.world = place.world;
   config.interface = place.interface;
   config.mtu = command.options.mtu;
-  config.arrival_times = command.timestamps;
-  auto transport = open_transport(command.options.transport, config);
-  if (!transport) return std::move(transport).error();
-  const auto& caps = (*transport)->capabilities();
+  config.timestamps = command.timestamps;
+  auto chosen = choose_transport(**store, *address,
+                                 {command.options.transport, config, host_identity(), timeout});
+  if (!chosen) return std::move(chosen).error();
+  const auto& transport = chosen->transport;
+  if (place.rank == 0 && !chosen->notice.empty()) print_notice(chosen->notice);
+  const auto& caps = transport->capabilities();
   const RosterEntry own{caps.name, "probe", host_identity(), caps.max_frame_bytes,
-                        (*transport)->address()};
+                        transport->address()};
   auto roster = exchange_roster(**store, own, timeout);
   if (!roster) return std::move(roster).error();
-  for (const auto& notice : (*transport)->notices()) print_notice(notice);
-  auto links = probe_links(**store, **transport, *roster, timeout, *job);
+  for (const auto& notice : transport->notices()) print_notice(notice);
+  auto links = probe_links(**store, *transport, *roster, timeout, *job);
   if (!links) return std::move(links).error();
   if (place.rank == 0) {
     const std::string text = links_json(*links);

@@ -26,10 +26,6 @@ ordered_json to_json(const RoundReport& r) {
           {"transition_frames", r.transition_frames},
           {"repaired_frames", r.repaired_frames},
           {"read_frames", r.read_frames},
-          {"landed_frames", r.landed_frames},
-          {"landed_bytes", r.landed_bytes},
-          {"misplaced_frames", r.misplaced_frames},
-          {"copied_bytes", r.copied_bytes},
           {"membership_changes", r.membership_changes},
           {"verified", r.verified},
           {"given_up", r.given_up}};
@@ -51,10 +47,6 @@ RoundReport round_from(const ordered_json& j) {
   r.transition_frames = j.at("transition_frames");
   r.repaired_frames = j.at("repaired_frames");
   r.read_frames = j.at("read_frames");
-  r.landed_frames = j.at("landed_frames");
-  r.landed_bytes = j.at("landed_bytes");
-  r.misplaced_frames = j.at("misplaced_frames");
-  r.copied_bytes = j.at("copied_bytes");
   r.membership_changes = j.at("membership_changes");
   r.verified = j.at("verified");
   r.given_up = j.at("given_up").get<std::vector<Rank>>();
@@ -76,8 +68,7 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
   std::vector<std::vector<Rank>> receivers(workers), given_up(workers);
   std::map<std::string, std::vector<std::uint64_t>> columns;
   for (const char* name : {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes",
-                           "foreign_frames", "transition_frames", "rx_payload_bytes",
-                           "landed_bytes", "landed_frames", "misplaced_frames", "copied_bytes"}) {
+                           "foreign_frames", "transition_frames", "rx_payload_bytes"}) {
     columns[name].assign(workers, 0);
   }
   for (const auto& [rank, result] : results) {
@@ -99,10 +90,6 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
     columns["foreign_frames"][rank] = r.foreign_frames;
     columns["transition_frames"][rank] = r.transition_frames;
     columns["rx_payload_bytes"][rank] = r.rx_payload_bytes;
-    columns["landed_bytes"][rank] = r.landed_bytes;
-    columns["landed_frames"][rank] = r.landed_frames;
-    columns["misplaced_frames"][rank] = r.misplaced_frames;
-    columns["copied_bytes"][rank] = r.copied_bytes;
   }
   return {{"round", index},
           {"epoch", epoch},
@@ -118,10 +105,6 @@ ordered_json round_document(std::uint32_t workers, std::size_t index,
           {"foreign_frames", columns["foreign_frames"]},
           {"transition_frames", columns["transition_frames"]},
           {"rx_payload_bytes", columns["rx_payload_bytes"]},
-          {"landed_bytes", columns["landed_bytes"]},
-          {"landed_frames", columns["landed_frames"]},
-          {"misplaced_frames", columns["misplaced_frames"]},
-          {"copied_bytes", columns["copied_bytes"]},
           {"repaired_frames", repaired},
           {"read_frames", read},
           {"membership_changes", changes}};

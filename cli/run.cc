@@ -8,7 +8,6 @@
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
-#include "sync/policy.h"
 
 namespace selmcast {
 
@@ -26,7 +25,7 @@ LaunchSpec launch_spec(const RunCommand& command, Progress& progress) {
   spec.timeout = timeout_of(command.options);
   spec.child_arguments = as_arguments(command.options);
   spec.child_arguments.insert(spec.child_arguments.begin(), "worker");
-  spec.child_arguments.emplace_back("--launched");
+  spec.child_arguments.emplace_back("--external-store");
   spread_interfaces(command.interfaces, spec);
   spec.on_progress = [&progress](std::string_view, std::span<const std::byte> value) {
     WireReader in(value);
@@ -54,12 +53,13 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
   return job_document(command.workers, results, outcome->failed_ranks);
 }
 
-Result<void> run(const RunCommand& command) {
+Result<void> run(RunCommand& command) {
+  if (auto ok = read_policy(command.options, command.workers); !ok) return ok;
   const RunOptions& options = command.options;
   if (auto ok = check_rounds(options.policy); !ok) return ok;
   if (auto ok = check_run_options(options, command.workers, command.workers); !ok) return ok;
   if (options.transport == "sim") {
-    if (auto ok = check_simulated(*parse_policy(options.policy)); !ok) return ok;
+    if (auto ok = check_simulated(options.policy); !ok) return ok;
   }
   if (auto ok = check_transport_name(options, command.interfaces, SimAllowed::yes); !ok) return ok;
   if (auto ok = check_transport(options, command.interfaces); !ok) return ok;
@@ -69,9 +69,7 @@ Result<void> run(const RunCommand& command) {
   if (auto ok = check_distinct(outputs, inputs); !ok) return ok;
   auto json = JsonOutput::open(options.json);
   if (!json) return std::move(json).error();
-  const auto policy = parse_policy(options.policy);
-  if (!policy) return policy.error();
-  for (const auto& notice : policy->notices) print_notice(notice);
+  for (const auto& notice : options.policy.notices) print_notice(notice);
   if (auto ok = json->drop_old(); !ok) return ok;
   Result<nlohmann::ordered_json> document = nlohmann::ordered_json();
   if (options.transport == "sim") {

@@ -9,10 +9,11 @@
 
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
-#include "sync/program.h"
+#include "plan/compile.h"
+#include "plan/policy_coherence.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 
@@ -34,9 +35,13 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   what->add_option("--model", o.model, "resnet50, vgg16, bert-base or gpt2 (sizes only)");
   what->add_option("--params-bytes", o.params_bytes, "Plain float32 array of so many bytes");
   what->require_option(1);
-  command.add_option("--policy", o.policy, "Policy string; see `selmcast policies`")
+  command.add_option("--policy", o.policy_text, "Policy string; see `selmcast policies`")
       ->capture_default_str();
-  command.add_option("--transport", o.transport, "auto, shm, uring, verbs or sim")
+  command
+      .add_option(
+          "--transport", o.transport,
+          "auto, shm, uring, verbs or sim; auto: shm, or with an interface or MTU named, or "
+          "ranks on several hosts, verbs where all have a device, else uring")
       ->capture_default_str();
   command.add_option("--links", o.links_file,
                      "JSON file with tx_kbps and rx_kbps of each rank; "
@@ -57,7 +62,7 @@ void add_run_options(CLI::App& command, RunOptions& o) {
 
 std::vector<std::string> as_arguments(const RunOptions& o) {
   std::vector<std::string> out{"--rounds",    std::to_string(o.rounds),
-                               "--policy",    o.policy,
+                               "--policy",    o.policy_text,
                                "--transport", o.transport,
                                "--seed",      std::to_string(o.seed),
                                "--timeout",   text_of(o.timeout_s),
@@ -196,20 +201,19 @@ Result<void> check_plan(const RunOptions& options, std::uint32_t world) {
   view.tx_kbps = (*links)->tx_kbps;
   view.rx_kbps = (*links)->rx_kbps;
   for (Rank rank = 0; rank < world; ++rank) view.members.push_back(rank);
-  auto program = compile(view, *parse_policy(options.policy), 0);
+  auto program = compile(view, options.policy, 0);
   if (program) return {};
   return bad_input(options.links_file + ": " + program.error().message);
 }
 
 /// A set beyond all memory would end in the kernel killing whatever it likes. What is free at this
 /// moment says little and is not asked.
-Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
+Result<void> check_size(const RunOptions& o, std::uint32_t local) {
   const auto count = parameter_count(o);
   if (!count) return count.error();
-  const auto policy = parse_policy(o.policy);
+  if (auto ok = check_parameters(o.policy, *count * sizeof(float)); !ok) return ok;
   // The parameters, the accumulator, and what the mix keeps.
-  const std::uint64_t copies =
-      (o.deterministic ? 3U : 2U) + (policy ? policy->model_copies(world) : 0U);
+  const std::uint64_t copies = (o.deterministic ? 3U : 2U) + o.policy.model_copies();
   const Memory memory = describe_memory();
   const std::uint64_t held = memory.total_bytes + memory.swap_bytes;
   // What codec=cast keeps besides, half a copy, is within the precision of this check.
@@ -226,32 +230,37 @@ Result<void> check_size(const RunOptions& o, std::uint32_t world, std::uint32_t 
 }
 }  // namespace
 
-Result<void> check_rounds(const std::string& text) {
-  const auto policy = parse_policy(text);
+Result<void> read_policy(RunOptions& o, std::uint32_t world) {
+  if (world == 0 || world > kWorkersMax) {
+    return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
+                     std::to_string(kWorkersMax));
+  }
+  auto policy = parse_policy(o.policy_text, world);
+  if (!policy) return std::move(policy).error();
+  o.policy = std::move(*policy);
+  return {};
+}
+
+Result<void> check_rounds(const Policy& policy) {
   // Where receivers are selected online it is unequal links that rounds differ by.
-  if (!policy || !policy->free() || policy->eta) return {};
+  if (!policy.free() || policy.eta) return {};
   return bad_input(
       "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
       "use `selmcast train`, pace=ssp:s,eta with select=selmcast:p, or pace=bsp");
 }
 
 Result<void> check_simulated(const Policy& policy) {
-  if (auto ok = check_rounds(to_string(policy)); !ok) return ok;
-  if (!policy.free() && policy.model_copies(1) > 0) {
+  if (auto ok = check_rounds(policy); !ok) return ok;
+  if (!policy.free() && policy.model_copies() > 0) {
     return bad_input(
-        "--policy: the simulator has no steps of an application, which mix=compensate, lgp, "
-        "stale and cumulative are about; use `selmcast train --transport sim`, --transport shm or "
-        "uring, or "
+        "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
+        "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "
         "mix=average");
   }
   return {};
 }
 
 Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::uint32_t local) {
-  if (world == 0 || world > kWorkersMax) {
-    return bad_input("--workers: " + std::to_string(world) + " is not within 1.." +
-                     std::to_string(kWorkersMax));
-  }
   if (o.rounds == 0) return bad_input("--rounds: 0 is not allowed; at least 1");
   if (!(o.loss >= 0.0 && o.loss < 1.0)) {
     return bad_input("--loss: " + text_of(o.loss) + " is not within 0 <= F < 1");
@@ -262,16 +271,13 @@ Result<void> check_run_options(const RunOptions& o, std::uint32_t world, std::ui
   if (o.mtu != 0 && (o.mtu < 576 || o.mtu > 65'535)) {
     return bad_input("--mtu: " + std::to_string(o.mtu) + " is not 0 or within 576..65535");
   }
-  const auto policy = parse_policy(o.policy);
-  if (!policy) return policy.error();
-  if (auto ok = check_policy(*policy, world); !ok) return ok;
-  if (o.deterministic && policy->free()) {
+  if (o.deterministic && o.policy.free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
   }
   if (auto seed = init_seed(o); !seed) return std::move(seed).error();
-  if (auto size = check_size(o, world, local); !size) return size;
+  if (auto size = check_size(o, local); !size) return size;
   if (auto plan = check_plan(o, world); !plan) return plan;
   if (o.dump_folder.empty()) return {};
   std::error_code error;

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "selmcast/worker.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 
@@ -17,7 +17,8 @@ struct RunOptions {
   std::string params_file;         ///< --params; one of these three says what is synchronised.
   std::string model;               ///< --model
   std::uint64_t params_bytes = 0;  ///< --params-bytes
-  std::string policy = "select=selmcast:3 pace=bsp mix=average";
+  std::string policy_text = kDefaultPolicy;
+  Policy policy;  ///< Of the text, see read_policy().
   std::string transport = "auto";
   std::string links_file;
   std::string init;  ///< seed:S
@@ -33,9 +34,11 @@ struct RunOptions {
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
 
+/// Parses the policy for `world` ranks, once: whatever follows takes options.policy.
+Result<void> read_policy(RunOptions& options, std::uint32_t world);
 /// Refuses (bad_input) policies whose pace is about an application's steps, for commands without
-/// one. A policy that cannot be parsed is left to others.
-Result<void> check_rounds(const std::string& policy);
+/// one.
+Result<void> check_rounds(const Policy& policy);
 
 /// Adds the options to a subcommand.
 void add_run_options(CLI::App& command, RunOptions& options);
@@ -43,8 +46,8 @@ void add_run_options(CLI::App& command, RunOptions& options);
 std::vector<std::string> as_arguments(const RunOptions& options);
 /// Refuses what the simulator cannot show: policies about an application's steps.
 Result<void> check_simulated(const Policy& policy);
-/// Checks everything that needs no other rank: files, names, numbers, the policy for `world` ranks,
-/// and that this machine's memory could hold `local` of them.
+/// Checks everything that needs no other rank, after read_policy(): files, names, numbers, and that
+/// this machine's memory could hold `local` of the ranks.
 Result<void> check_run_options(const RunOptions& options, std::uint32_t world, std::uint32_t local);
 
 /// The simulator is no transport between processes: only `run` offers it.

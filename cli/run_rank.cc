@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "sync/sim_job.h"
+#include "cli/common.h"
+#include "sync/join.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast {
 
@@ -74,7 +76,7 @@ Result<RankResult> run_rounds(Worker& worker, const RunOptions& options,
   result.params_bytes = parameters.size_bytes();
   result.rounds.reserve(options.rounds);
   const double cpu_before = cpu_seconds();
-  if (const auto policy = parse_policy(options.policy); policy && policy->free()) {
+  if (options.policy.free()) {
     if (auto ok = run_free_rounds(worker, options.rounds, result); !ok) return ok.error();
     result.cpu_s = cpu_seconds() - cpu_before;
     return result;
@@ -122,12 +124,13 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
                            std::optional<LinkTable> links) {
   WorkerConfig config;
   config.rendezvous = place.rendezvous;
+  config.host_store = false;  // The command does, to read the results, or its launcher.
   config.rank = place.rank;
   config.world = place.world;
   config.transport = options.transport;
   config.interface = place.interface;
   config.mtu = options.mtu;
-  config.policy = options.policy;
+  config.policy = options.policy_text;
   config.links = std::move(links);
   config.timeout = timeout_of(options);
   config.loss = options.loss;
@@ -136,14 +139,23 @@ WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
   return config;
 }
 
+void print_joining(const Worker& worker, const Policy& policy) {
+  if (worker.rank() != 0) return;
+  const auto& known = policy.notices;
+  for (const std::string& notice : worker.notices()) {
+    if (std::find(known.begin(), known.end(), notice) == known.end()) print_notice(notice);
+  }
+}
+
 Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   drop_old_dump(options, place.rank);
   auto links = load_links(options, place.world);
   if (!links) return std::move(links).error();
   auto parameters = initial_parameters(options, place.rank);
   if (!parameters) return std::move(parameters).error();
-  auto worker = Worker::join(worker_config(options, place, std::move(links).value()));
+  auto worker = join_job(worker_config(options, place, std::move(links).value()), options.policy);
   if (!worker) return std::move(worker).error();
+  print_joining(**worker, options.policy);
   if (auto ok = (*worker)->add_parameters(*parameters); !ok) return ok.error();
   if (auto ok = agree_on_rounds(**worker, options.rounds); !ok) return ok.error();
   auto result = run_rounds(**worker, options, *parameters);
@@ -167,10 +179,8 @@ Result<SimJobConfig> simulated_job(const RunOptions& options, std::uint32_t worl
   if (!links) return std::move(links).error();
   const LinkTable table = links->value_or(LinkTable{std::vector<Kbps>(world, kSimDefaultKbps),
                                                     std::vector<Kbps>(world, kSimDefaultKbps)});
-  auto policy = parse_policy(options.policy);
-  if (!policy) return std::move(policy).error();
   SimJobConfig config;
-  config.policy = std::move(policy).value();
+  config.policy = options.policy;
   config.element = config.policy.element;
   config.tx_kbps = table.tx_kbps;
   config.rx_kbps = table.rx_kbps;

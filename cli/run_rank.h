@@ -4,7 +4,7 @@
 #include "base/result.h"
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast {
 
@@ -18,6 +18,10 @@ struct RankPlace {
 /// What a rank joins with.
 WorkerConfig worker_config(const RunOptions& options, const RankPlace& place,
                            std::optional<LinkTable> links);
+
+/// Rank 0 prints what all ranks agreed on while joining, beside the policy's notices, which whoever
+/// reads the policy prints.
+void print_joining(const Worker& worker, const Policy& policy);
 
 /// Runs to the end and publishes the result as "run". With --dump it leaves raw little-endian
 /// float32 in FOLDER/rank-I.f32, complete or absent. Errors as Worker's.

@@ -157,7 +157,7 @@ void add_sim_command(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   sub->add_option("--csv", command->csv_path, "Write the points to this file")->needs(name);
   sub->add_option("--svg", command->svg_path, "Draw the curves into this file")->needs(name);
-  sub->add_option("--policy", own.policy, "Policy for --links")
+  sub->add_option("--policy", own.policy_text, "Policy for --links")
       ->needs(links)
       ->capture_default_str();
   sub->add_option("--level", command->level,

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sync/study/experiment.h"
+#include "tools/papers/experiment.h"
 
 namespace selmcast {
 

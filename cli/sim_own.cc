@@ -6,12 +6,12 @@
 
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
-#include "sync/policy.h"
-#include "sync/program.h"
-#include "sync/schedule.h"
-#include "sync/select/pair_age.h"
-#include "sync/select/ring_plan.h"
-#include "sync/select/selection.h"
+#include "plan/policy.h"
+#include "plan/compile.h"
+#include "plan/schedule.h"
+#include "plan/select/pair_age.h"
+#include "plan/select/ring_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {
@@ -132,7 +132,7 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
   const bool all = policy.select == SelectKind::all;
   if (rows && !all) return ring_flows(policy, links, options.rounds);
   const auto receivers = all ? n - 1 : policy.p;
-  const auto cycle = policy.join_budget > 0 ? n : std::max(1U, policy.resolved_k(n));
+  const auto cycle = std::max(1U, policy.resolved_k(n));
   if (std::uint64_t{n} * receivers * cycle > kMostListedPairs) {
     return bad_input("too many pairs to list for " + to_string(policy) +
                      "; use groups=rows, or fewer ranks");
@@ -187,15 +187,12 @@ Result<LinkTable> own_links(const RunOptions& options, std::uint32_t most) {
 
 }  // namespace
 
-Result<Document> simulate_flows(const RunOptions& options) {
-  const auto links = own_links(options, kSimFlowMax);
-  if (!links) return links.error();
-  const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
-  const auto policy = parse_policy(options.policy);
-  if (!policy) return policy.error();
-  if (auto ok = check_policy(*policy, n); !ok) return ok.error();
-  if (auto ok = check_simulated(*policy); !ok) return ok.error();
-  if (policy->eta) {
+namespace {
+
+Result<Document> flows_document(const RunOptions& options, const LinkTable& links) {
+  const Policy& policy = options.policy;
+  if (auto ok = check_simulated(policy); !ok) return ok.error();
+  if (policy.eta) {
     return bad_input(
         "--policy: sim shows a plan made in advance, and pace=ssp:s,eta selects as rounds begin; "
         "use `selmcast run --transport sim`, or sim --experiment ssp for the papers' figures");
@@ -207,17 +204,28 @@ Result<Document> simulate_flows(const RunOptions& options) {
     return bad_input("--rounds: " + std::to_string(options.rounds) + " is not within 1.." +
                      std::to_string(kRoundsMax) + " at flow level");
   }
-  const auto plan = flows_of(*policy, *links, options);
+  const auto plan = flows_of(policy, links, options);
   if (!plan) return bad_input(options.links_file + ": " + plan.error().message);
-  return document_of(*policy, *plan, n, *elements);
+  return document_of(policy, *plan, static_cast<std::uint32_t>(links.tx_kbps.size()), *elements);
 }
 
-Result<Document> simulate_engine(const RunOptions& options) {
+}  // namespace
+
+Result<Document> simulate_flows(RunOptions options) {
+  const auto links = own_links(options, kSimFlowMax);
+  if (!links) return links.error();
+  const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
+  if (auto ok = read_policy(options, n); !ok) return ok.error();
+  return flows_document(options, *links);
+}
+
+Result<Document> simulate_engine(RunOptions options) {
   const auto links = own_links(options, kSimEngineMax);
   if (!links) return links.error();
   const auto n = static_cast<std::uint32_t>(links->tx_kbps.size());
+  if (auto ok = read_policy(options, n); !ok) return ok.error();
   if (auto ok = check_run_options(options, n, n); !ok) return ok.error();
-  auto flow = simulate_flows(options);
+  auto flow = flows_document(options, *links);
   if (!flow) return flow;
   const auto results = run_simulated(options, n);
   if (!results) return results.error();

@@ -16,11 +16,11 @@ inline constexpr std::uint32_t kSimFlowMax = 10'000;
 /// What the plan of the policy takes and reaches per round if every transfer runs at the planned
 /// rate: no frame is simulated, so headers, repair and the share that is kept back cost nothing.
 /// Reads links_file, policy, rounds, seed and the size. Errors: bad_input.
-Result<nlohmann::ordered_json> simulate_flows(const RunOptions& options);
+Result<nlohmann::ordered_json> simulate_flows(RunOptions options);
 
 /// The same job through every rank's engine over the simulated network; adds the flow level's
 /// document as "flow". Errors: bad_input, and failed when the job fails.
-Result<nlohmann::ordered_json> simulate_engine(const RunOptions& options);
+Result<nlohmann::ordered_json> simulate_engine(RunOptions options);
 
 std::string own_text(const nlohmann::ordered_json& document);
 

@@ -10,8 +10,8 @@
 #include "cli/launch.h"
 #include "cli/run_rank.h"
 #include "cli/train_options.h"
-#include "sync/policy.h"
-#include "sync/sim_job.h"
+#include "sync/join.h"
+#include "simulate/sim_job.h"
 #include "train/plot.h"
 #include "train/trace.h"
 #include "train/train_result.h"
@@ -177,11 +177,7 @@ Result<void> train(TrainCommand& command) {
   if (auto ok = check_transport(job, command.interfaces); !ok) return ok;
   auto outputs = open_outputs(command);
   if (!outputs) return std::move(outputs).error();
-  const auto policy = parse_policy(job.policy);
-  if (!policy) return policy.error();
-  for (const auto& notice : policy->notices) {
-    print_notice(notice);
-  }
+  for (const auto& notice : job.policy.notices) print_notice(notice);
   if (auto ok = outputs->json.drop_old(); !ok) return ok;
   if (auto ok = outputs->plot.drop_old(); !ok) return ok;
   if (auto ok = outputs->trace.drop_old(); !ok) return ok;
@@ -208,8 +204,10 @@ Result<void> train_worker(TrainCommand& command) {
   if (!task) return std::move(task).error();
   auto links = load_links(command.options.job, place.world);
   if (!links) return std::move(links).error();
-  auto worker = Worker::join(worker_config(command.options.job, place, std::move(*links)));
+  auto worker = join_job(worker_config(command.options.job, place, std::move(*links)),
+                         command.options.job.policy);
   if (!worker) return std::move(worker).error();
+  print_joining(**worker, command.options.job.policy);
   const auto options = trainer_options(command.options, *task, place.rank);
   if (!options) return options.error();
   auto trained = train_rank(**worker, *task, *options);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "sync/policy.h"
 #include "train/trace.h"
 
 namespace selmcast {
@@ -104,7 +103,7 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
                    "Ranks whose computing takes less time by --slowdown or --compute-trace do more "
                    "steps, so that all end together, where the pace lets each step by itself "
                    "(overlap)");
-  command.add_option("--policy", o.job.policy, "Policy string; see `selmcast policies`")
+  command.add_option("--policy", o.job.policy_text, "Policy string; see `selmcast policies`")
       ->capture_default_str();
   command.add_option("--transport", o.job.transport, "auto, shm, uring or verbs")
       ->capture_default_str();
@@ -140,7 +139,7 @@ std::vector<std::string> as_arguments(const TrainCommandOptions& o) {
                                "--hidden",      std::to_string(o.training.hidden),
                                "--curve-steps", std::to_string(o.training.curve_steps),
                                "--split",       o.split,
-                               "--policy",      o.job.policy,
+                               "--policy",      o.job.policy_text,
                                "--transport",   o.job.transport,
                                "--seed",        std::to_string(o.job.seed),
                                "--timeout",     exact(o.job.timeout_s),
@@ -174,6 +173,9 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
   // What is left is a `run` of so many rounds on so many bytes.
   options.job.rounds = task->steps();
   options.job.params_bytes = task->shape().parameters() * sizeof(float);
+  if (auto ok = read_policy(options.job, options.training.workers); !ok) {
+    return std::move(ok).error();
+  }
   if (auto ok = check_run_options(options.job, options.training.workers, options.training.workers);
       !ok) {
     return std::move(ok).error();
@@ -216,12 +218,11 @@ std::uint32_t steps_of(const TrainCommandOptions& options, const std::vector<Ran
 Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const TrainTask& task,
                                        Rank rank) {
   TrainerOptions out;
-  const auto policy = parse_policy(options.job.policy);
-  if (!policy) return policy.error();
-  if (policy->mix == MixKind::sgd) {
-    out.exchange = policy->order == OrderKind::priority ? Exchange::layers : Exchange::gradients;
+  const Policy& policy = options.job.policy;
+  if (policy.mix == MixKind::sgd) {
+    out.exchange = policy.order == OrderKind::priority ? Exchange::layers : Exchange::gradients;
   }
-  if (policy->pace == PaceKind::overlap) out.departure = Departure::after_closing;
+  if (policy.pace == PaceKind::overlap) out.departure = Departure::after_closing;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
   out.trace = options.record_trace;
@@ -235,7 +236,7 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
       out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
     }
   }
-  if (options.steps_by_speed && steps_alone(*policy)) {
+  if (options.steps_by_speed && steps_alone(policy)) {
     out.steps = steps_of(options, traces, task.steps(), rank);
   }
   return out;

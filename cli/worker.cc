@@ -1,13 +1,12 @@
 // `selmcast worker`: one rank, started by `run` or by hand.
 #include <cstdio>
-#include <thread>
 
 #include "cli/common.h"
 #include "cli/rank_result.h"
 #include "cli/run.h"
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "sync/hosted_store.h"
 
 namespace selmcast {
 
@@ -15,19 +14,9 @@ namespace {
 
 struct WorkerCommand {
   RankPlace place;
-  bool launched = false;
+  bool external_store = false;
   RunOptions options;
 };
-
-constexpr Duration kLastWords = std::chrono::seconds(2);
-
-/// Waits until every rank has left or is lost, so that the store outlives its users.
-void wait_for_departure(const StoreServer& server, std::uint32_t world, Duration timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (server.gone() < world && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
 
 nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
   std::map<Rank, RankResult> results;
@@ -46,7 +35,7 @@ nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
   return job_document(world, results, failed_ranks);
 }
 
-Result<void> run_worker(const WorkerCommand& command) {
+Result<void> run_worker(WorkerCommand& command) {
   const RankPlace& place = command.place;
   if (place.world == 0 || place.rank >= place.world) {
     return bad_input("--rank: " + std::to_string(place.rank) + " does not exist in --world " +
@@ -59,22 +48,25 @@ Result<void> run_worker(const WorkerCommand& command) {
   std::vector<std::string> interfaces;
   if (!place.interface.empty()) interfaces.push_back(place.interface);
   if (auto ok = check_transport_name(command.options, interfaces, SimAllowed::no); !ok) return ok;
+  if (auto ok = read_policy(command.options, place.world); !ok) return ok;
   if (auto ok = check_rounds(command.options.policy); !ok) return ok;
   if (auto ok = check_run_options(command.options, place.world, 1); !ok) return ok;
-  auto address = parse_store_address(place.rendezvous);
+  auto address = parse_rendezvous(place.rendezvous);
   if (!address) return std::move(address).error();
-  if (address->kind == StoreAddress::Kind::tcp && address->port == 0) {
-    return bad_input("--rendezvous: port 0 names no port; give all ranks the same one");
+  if (place.rank == 0 && command.external_store && !command.options.json.empty()) {
+    return bad_input(
+        "--json: the ranks' results are in the store, which another process hosts "
+        "(--external-store); leave one of the two out");
   }
   auto json = JsonOutput::open(command.options.json);
   if (!json) return std::move(json).error();
   std::unique_ptr<StoreServer> server;
-  if (place.rank == 0 && !command.launched) {
-    auto started = StoreServer::start(*address, place.world);
+  if (place.rank == 0 && !command.external_store) {
+    auto started = host_store(*address, place.world, "add --external-store");
     if (!started) return std::move(started).error();
     server = std::move(started).value();
     if (auto ok = json->drop_old(); !ok) return ok;
-  } else if (!command.launched && !command.options.json.empty()) {
+  } else if (!command.options.json.empty()) {
     print_notice("--json: rank 0 writes the job's result, this rank writes none");
   }
   auto result = run_rank(command.options, place);
@@ -104,18 +96,23 @@ void add_worker_command(CLI::App& app, int& exit_status) {
   sub->add_option("--rank", command->place.rank, "This rank, from 0")->required();
   sub->add_option("--world", command->place.world, "Number of ranks")->required();
   sub->add_option("--rendezvous", command->place.rendezvous,
-                  "tcp://HOST:PORT or file:PATH; rank 0 listens there")
+                  "tcp://HOST:PORT or file:PATH; rank 0 serves it there")
       ->required();
-  sub->add_option("--interface,--device", command->place.interface,
-                  "Network interface or RDMA device to use");
-  sub->add_flag("--launched", command->launched, "The starter hosts the rendezvous")->group("");
+  sub->add_option(
+      "--interface,--device", command->place.interface,
+      "Network interface or RDMA device; without it, the one that leads to the rendezvous");
+  sub->add_flag("--external-store", command->external_store,
+                "Another process serves the rendezvous (`selmcast store`, a launcher)");
   add_run_options(*sub, command->options);
-  sub->get_option("--transport")->description("auto, shm, uring or verbs");
+  sub->get_option("--transport")
+      ->description(
+          "auto, shm, uring or verbs; auto: shm if all ranks are on one host and name no interface "
+          "or MTU, else verbs if all have a device, else uring");
   sub->footer(
       "Example, on two hosts:\n"
-      "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"
       "    --model resnet50 --policy select=all --json result.json\n"
-      "  selmcast worker --rank 1 --world 2 --rendezvous tcp://10.0.0.1:7000 --interface eth0 \\\n"
+      "  selmcast worker --rank 1 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"
       "    --model resnet50 --policy select=all");
   sub->callback([command, &exit_status] {
     if (auto ok = run_worker(*command); !ok) exit_status = print_error(ok.error());

@@ -5,12 +5,23 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(objects)
-foreach(floor base hwconf transport multicast probes sync)
-  get_target_property(type selmcast_${floor} TYPE)
-  if(type STREQUAL "STATIC_LIBRARY")
-    list(APPEND objects $<TARGET_OBJECTS:selmcast_${floor}>)
+foreach(part base store plan transport transport_shm transport_uring transport_verbs transport_backends
+    multicast probes sync)
+  if(TARGET selmcast_${part})
+    list(APPEND objects $<TARGET_OBJECTS:selmcast_${part}>)
   endif()
 endforeach()
+# Of the backends that were built.
+set(optional_libraries)
+set(SELMCAST_PC_OPTIONAL)
+if(SELMCAST_HAVE_URING)
+  list(APPEND optional_libraries $<INSTALL_INTERFACE:uring>)
+  string(APPEND SELMCAST_PC_OPTIONAL " liburing")
+endif()
+if(SELMCAST_HAVE_VERBS)
+  list(APPEND optional_libraries $<INSTALL_INTERFACE:ibverbs> $<INSTALL_INTERFACE:rdmacm>)
+  string(APPEND SELMCAST_PC_OPTIONAL " libibverbs librdmacm")
+endif()
 add_library(selmcast_archive STATIC ${objects})
 set_target_properties(selmcast_archive PROPERTIES OUTPUT_NAME selmcast EXPORT_NAME selmcast
   LINKER_LANGUAGE CXX)
@@ -20,8 +31,7 @@ target_include_directories(selmcast_archive INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/selmcast>)
 target_compile_features(selmcast_archive INTERFACE cxx_std_20)
 target_link_libraries(selmcast_archive INTERFACE Threads::Threads
-  $<INSTALL_INTERFACE:uring> $<INSTALL_INTERFACE:ibverbs> $<INSTALL_INTERFACE:rdmacm> $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash>
-  $<INSTALL_INTERFACE:hwloc> $<INSTALL_INTERFACE:hwy>)
+  ${optional_libraries} $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash> $<INSTALL_INTERFACE:hwy>)
 
 install(TARGETS selmcast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS selmcast_archive EXPORT selmcast-targets

@@ -8,8 +8,8 @@
 #include <array>
 #include <memory>
 
+#include "base/system_files.h"
 #include "hwconf/machine.h"
-#include "hwconf/system_files.h"
 
 namespace selmcast {
 namespace {

@@ -1,3 +1,4 @@
+#if SELMCAST_HAVE_URING
 #include <liburing.h>
 #include <sys/mman.h>
 
@@ -5,8 +6,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/system_files.h"
 #include "hwconf/machine.h"
-#include "hwconf/system_files.h"
 
 namespace selmcast {
 namespace {
@@ -79,3 +80,19 @@ IoUring probe_io_uring() {
 }
 
 }  // namespace selmcast
+
+#else
+#include "hwconf/machine.h"
+
+namespace selmcast {
+
+IoUring probe_io_uring() {
+  IoUring out;
+  out.reason =
+      "this build was made without io_uring; to have it, install liburing and configure with "
+      "-D SELMCAST_URING=ON";
+  return out;
+}
+
+}  // namespace selmcast
+#endif

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "hwconf/system_files.h"
+#include "base/system_files.h"
 
 namespace selmcast {
 namespace {

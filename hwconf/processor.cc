@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "base/system_files.h"
 #include "hwconf/machine.h"
-#include "hwconf/system_files.h"
 
 namespace selmcast {
 namespace {

@@ -17,18 +17,22 @@ enum At : std::size_t {
   kStreamAt = 10,
   kEpochAt = 12,
   kRoundAt = 16,
-  kChunkAt = 20,
+  kCheckAt = 20,
   kOffsetAt = 24,
   kLengthAt = 32,
   kFlagsAt = 34,
   kCrcAt = 36,
 };
+// Of parameters: the rest of the eight bytes says how many ranks' values they are the sum of.
+constexpr unsigned kOffsetBits = 48;
+constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
 static_assert(kCrcAt + sizeof(std::uint32_t) == kFrameHeaderBytes);
 
-constexpr std::size_t kNackRangeBytes = 8;
-
 std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payload) noexcept {
-  return crc32c(crc32c(0, {header, kCrcAt}), payload);
+  const std::uint32_t crc = crc32c(0, {header, kCrcAt});
+  const bool parameters =
+      load_le<std::uint8_t>(header + kKindAt) == static_cast<std::uint8_t>(FrameKind::data);
+  return parameters ? crc : crc32c(crc, payload);
 }
 
 bool known_kind(std::uint8_t kind) noexcept {
@@ -37,6 +41,10 @@ bool known_kind(std::uint8_t kind) noexcept {
 }
 
 }  // namespace
+
+std::uint32_t payload_check(std::span<const std::byte> payload) noexcept {
+  return crc32c(0, payload);
+}
 
 void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
                   std::byte* out) noexcept {
@@ -51,36 +59,40 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
   store_le(out + kStreamAt, header.stream);
   store_le(out + kEpochAt, header.epoch);
   store_le(out + kRoundAt, header.round);
-  store_le(out + kChunkAt, header.chunk);
-  store_le(out + kOffsetAt, header.offset);
+  store_le(out + kCheckAt, header.check);
+  const std::uint64_t weight = header.kind == FrameKind::data ? header.weight - 1 : 0;
+  store_le(out + kOffsetAt, header.offset | weight << kOffsetBits);
   store_le(out + kLengthAt, header.length);
   store_le(out + kFlagsAt, header.flags);
   store_le(out + kCrcAt, frame_crc(out, payload));
 }
 
-FrameHeader peek_header(const std::byte* header) noexcept {
-  return {
+/// What 40 bytes say if they are a header. Nothing is checked.
+static FrameHeader peek_header(const std::byte* header) noexcept {
+  FrameHeader out{
       .kind = static_cast<FrameKind>(load_le<std::uint8_t>(header + kKindAt)),
       .job = load_le<std::uint32_t>(header + kJobAt),
       .sender = load_le<std::uint16_t>(header + kSenderAt),
       .stream = load_le<std::uint16_t>(header + kStreamAt),
       .epoch = load_le<std::uint32_t>(header + kEpochAt),
       .round = load_le<std::uint32_t>(header + kRoundAt),
-      .chunk = load_le<std::uint32_t>(header + kChunkAt),
+      .check = load_le<std::uint32_t>(header + kCheckAt),
       .offset = load_le<std::uint64_t>(header + kOffsetAt),
       .length = load_le<std::uint16_t>(header + kLengthAt),
       .flags = load_le<std::uint16_t>(header + kFlagsAt),
   };
+  if (out.kind == FrameKind::data) {
+    out.weight = static_cast<std::uint32_t>(out.offset >> kOffsetBits) + 1;
+    out.offset &= kOffsetMask;
+  }
+  return out;
 }
 
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept {
-  if (frame.size() < kFrameHeaderBytes) return {FrameError::short_frame, {}, {}};
-  return parse_frame(frame.data(), frame.subspan(kFrameHeaderBytes), job);
-}
-
-ParsedFrame parse_frame(const std::byte* in, std::span<const std::byte> payload,
-                        std::uint32_t job) noexcept {
   const auto refuse = [](FrameError error) { return ParsedFrame{error, {}, {}}; };
+  if (frame.size() < kFrameHeaderBytes) return refuse(FrameError::short_frame);
+  const std::byte* in = frame.data();
+  const auto payload = frame.subspan(kFrameHeaderBytes);
   if (load_le<std::uint16_t>(in + kMagicAt) != kFrameMagic) return refuse(FrameError::magic);
   if (load_le<std::uint8_t>(in + kVersionAt) != kFrameVersion) return refuse(FrameError::version);
   if (!known_kind(load_le<std::uint8_t>(in + kKindAt))) return refuse(FrameError::kind);

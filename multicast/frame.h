@@ -1,10 +1,17 @@
 // The frame: a 40-byte little-endian header, then the payload. Pure functions, no I/O.
 //
 //  0 u16 magic   2 u8 version   3 u8 kind   4 u32 job    8 u16 sender  10 u16 stream
-// 12 u32 epoch  16 u32 round   20 u32 chunk 24 u64 offset
-// 32 u16 length of the payload 34 u16 flags 36 u32 CRC32C of bytes 0..35 and the payload
+// 12 u32 epoch  16 u32 round   20 u32 check 24 u64 offset; of data 48 bits, and then u16 weight - 1
+// 32 u16 length of the payload 34 u16 flags 36 u32 CRC32C of bytes 0..35, and of the payload
+//                                                  unless it is parameters
+//
+// Parameters have a check of their own, CRC32C too, so that the header can be believed before they
+// are read: they are read once, by whoever uses them (ReceiveSession::on_data()), not at all when
+// the frame came twice, and the sender computes the check once for all receivers and repairs. Where
+// the medium checks what it carries (Capabilities::checks_payload) `check` is 0 and means nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,8 +22,17 @@ namespace selmcast {
 
 inline constexpr std::uint32_t kFrameHeaderBytes = 40;
 inline constexpr std::uint16_t kFrameMagic = 0x5EAC;
-inline constexpr std::uint8_t kFrameVersion = 1;
+inline constexpr std::uint8_t kFrameVersion = 2;
 inline constexpr std::uint32_t kFramePayloadMax = 65'507 - kFrameHeaderBytes;
+
+/// Of a control frame, at most; and what of it fits where frames have `frame_bytes`, header
+/// included: a larger one would not leave its host.
+inline constexpr std::uint32_t kControlPayloadMax = 1024;
+constexpr std::uint32_t control_payload_max(std::uint32_t frame_bytes) noexcept {
+  return frame_bytes <= kFrameHeaderBytes
+             ? 0
+             : std::min(kControlPayloadMax, frame_bytes - kFrameHeaderBytes);
+}
 
 enum class FrameKind : std::uint8_t {
   data = 1,    ///< Parameters at `offset` of the stream.
@@ -62,10 +78,11 @@ struct FrameHeader {
   std::uint16_t stream = 0;
   std::uint32_t epoch = 0;
   std::uint32_t round = 0;
-  std::uint32_t chunk = 0;
+  std::uint32_t check = 0;  ///< data: payload_check(), or 0 where the medium checks.
   std::uint64_t offset = 0;
   std::uint16_t length = 0;  ///< Payload bytes.
   std::uint16_t flags = 0;
+  std::uint32_t weight = 1;  ///< data: so many ranks' values are summed up in the payload; 1..65536.
 
   bool operator==(const FrameHeader&) const = default;
 };
@@ -88,26 +105,26 @@ struct ParsedFrame {
   std::span<const std::byte> payload;  ///< Into the caller's bytes.
 };
 
-/// Writes the 40 bytes; the CRC covers `payload`, which is read but not copied. header.length must
-/// equal payload.size().
+/// What FrameHeader::check says of parameters: CRC32C, which finds every burst of up to 32 bits and
+/// any 3 flipped bits.
+std::uint32_t payload_check(std::span<const std::byte> payload) noexcept;
+
+/// Writes the 40 bytes. The payload is not copied, and read for control frames only: of parameters
+/// the caller has set header.check. header.length must equal payload.size().
 void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
                   std::byte* out) noexcept;
 
 /// Checks everything that needs no state: size, magic, version, kind, length against the real size,
-/// CRC, job. Hostile bytes are safe. Does not allocate.
+/// CRC, job. Not whether parameters match header.check. Hostile bytes are safe. Does not allocate.
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept;
-/// The same of a frame whose payload lies elsewhere; `header` are its 40 bytes.
-ParsedFrame parse_frame(const std::byte* header, std::span<const std::byte> payload,
-                        std::uint32_t job) noexcept;
-/// What 40 bytes say if they are a header. Nothing is checked.
-FrameHeader peek_header(const std::byte* header) noexcept;
-
 /// `count` frames missing from frame index `first` on.
 struct NackRange {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   bool operator==(const NackRange&) const = default;
 };
+
+inline constexpr std::size_t kNackRangeBytes = 8;
 
 /// Writes at most out.size() / 8 ranges; returns the bytes used.
 std::size_t encode_nack(std::span<const NackRange> ranges, std::span<std::byte> out) noexcept;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <string>
 
 #include "base/check.h"
 #include "base/wire.h"
@@ -12,53 +13,60 @@ namespace selmcast {
 
 namespace {
 constexpr std::uint32_t kDataSlotsMax = 32;
-constexpr std::uint32_t kControlFrameMax = kFrameHeaderBytes + FramePort::kControlPayloadMax;
+constexpr std::uint32_t kControlFrameMax = kFrameHeaderBytes + kControlPayloadMax;
 }  // namespace
 
-Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport, std::uint32_t job,
-                                                   Rank self, std::uint32_t world,
-                                                   std::uint32_t chunk_frames,
-                                                   std::uint32_t streams) {
-  SELMCAST_CHECK(chunk_frames > 0, "a chunk holds at least one frame");
+Result<std::unique_ptr<FramePort>> FramePort::make(Transport& transport,
+                                                   const PortSettings& settings) {
+  SELMCAST_CHECK(settings.chunk_frames > 0, "a chunk holds at least one frame");
   SELMCAST_CHECK(transport.capabilities().send_depth >= 4, "too few send requests in flight");
-  std::unique_ptr<FramePort> port(new FramePort(  // set-up: made once
-      transport, job, self, world, chunk_frames, streams));
-  auto arena = Arena::map(std::size_t{port->data_slots_} * chunk_frames * kFrameHeaderBytes +
-                          std::size_t{port->control_slots_} * kControlFrameMax);
+  if (settings.frame_bytes < kFrameBytesLeast) {
+    const auto has = std::to_string(settings.frame_bytes);  // set-up: an error
+    const auto needs = std::to_string(kFrameBytesLeast);    // set-up: an error
+    return bad_input("frames of " + has +
+                     " bytes are too small for what ranks tell one another, which takes " + needs +
+                     "; use a larger MTU");
+  }
+  std::unique_ptr<FramePort> port(new FramePort(transport, settings));  // set-up: made once
+  auto arena =
+      Arena::map(std::size_t{port->data_slots_} * settings.chunk_frames * kFrameHeaderBytes +
+                 std::size_t{port->control_slots_} * kControlFrameMax);
   if (!arena) return Error{arena.error().kind, "frame headers: " + arena.error().message};
   port->arena_ = std::move(arena).value();
   auto region = transport.register_memory(port->arena_.bytes());
   if (!region) return std::move(region).error();
   port->arena_region_ = std::move(region).value();
-  if (transport.capabilities().reads) {
-    auto tags = transport.register_readable(std::as_bytes(std::span(port->tags_)));
+  if (port->reads_ != nullptr) {
+    auto tags = port->reads_->register_readable(std::as_bytes(std::span(port->tags_)));
     if (!tags) return std::move(tags).error();
     port->tags_region_ = std::move(tags).value();
   }
   return port;
 }
 
-FramePort::FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-                     std::uint32_t chunk_frames, std::uint32_t streams)
+FramePort::FramePort(Transport& transport, const PortSettings& settings)
     : transport_(transport),
-      job_(job),
-      self_(self),
-      world_(world),
-      chunk_frames_(chunk_frames),
-      data_in_flight_(streams, 0),
-      tags_(streams, 0) {
+      reads_(transport.abilities().reads),
+      job_(settings.job),
+      self_(settings.self),
+      world_(settings.world),
+      control_payload_max_(selmcast::control_payload_max(settings.frame_bytes)),
+      chunk_frames_(settings.chunk_frames),
+      medium_checks_(transport.capabilities().checks_payload),
+      data_in_flight_(settings.streams, 0),
+      tags_(settings.streams, 0) {
   const std::uint32_t depth = transport.capabilities().send_depth;
   data_slots_ = std::min(kDataSlotsMax, depth / 2);
   control_slots_ = depth - data_slots_;
   slices_.resize(  // set-up:
-      std::size_t{data_slots_} * chunk_frames * 2 + control_slots_);
+      std::size_t{data_slots_} * chunk_frames_ * 2 + control_slots_);
   free_data_ = FixedStack<std::uint32_t>(data_slots_);
   free_control_ = FixedStack<std::uint32_t>(control_slots_);
   for (std::uint32_t s = 0; s < data_slots_; ++s) free_data_.push(s);
   for (std::uint32_t s = 0; s < control_slots_; ++s) free_control_.push(data_slots_ + s);
   stream_of_slot_.resize(data_slots_);  // set-up:
   queue_.resize(depth);                 // set-up:
-  endpoints_.resize(world);             // set-up:
+  endpoints_.resize(world_);            // set-up:
 }
 
 Result<void> FramePort::connect(Rank rank, const PeerAddress& address) {
@@ -80,7 +88,7 @@ void FramePort::set_tag(std::uint16_t stream, std::uint64_t tag) noexcept {
 SnapshotLocation FramePort::location(std::uint16_t stream, RegionId region,
                                      const std::byte* data) const noexcept {
   const auto* const tag = reinterpret_cast<const std::byte*>(&tags_[stream]);
-  return {transport_.remote_memory(region, data), transport_.remote_memory(tags_region_.id(), tag)};
+  return {reads_->remote_memory(region, data), reads_->remote_memory(tags_region_.id(), tag)};
 }
 
 LocalSlice* FramePort::slices_of(std::uint32_t slot) noexcept {
@@ -103,7 +111,7 @@ void FramePort::enqueue(Destination to, std::uint32_t slot, std::uint32_t slices
 
 bool FramePort::send_control(Rank to, FrameHeader header,
                              std::span<const std::byte> payload) noexcept {
-  SELMCAST_CHECK(payload.size() <= kControlPayloadMax, "control payload too long");
+  SELMCAST_CHECK(payload.size() <= control_payload_max_, "control payload too long");
   if (free_control_.empty()) return false;
   const std::uint32_t slot = free_control_.pop();
   header.job = job_;
@@ -137,7 +145,8 @@ bool FramePort::send_frames(Destination to, const StreamShape& shape,
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < run.count; ++i) {
     const std::uint32_t frame = run.first + i;
-    header.chunk = frame / shape.chunk_frames;
+    if (run.weights != nullptr) header.weight = run.weights[frame];
+    header.check = run.checks == nullptr ? 0 : run.checks[frame];
     header.offset = shape.offset_of(frame);
     header.length = static_cast<std::uint16_t>(shape.length_of(frame));
     const std::span payload{run.data + header.offset, header.length};

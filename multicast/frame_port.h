@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "multicast/frame.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
-#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -37,18 +37,31 @@ struct FrameRun {
   std::uint32_t count = 0;          ///< At most StreamShape::chunk_frames.
   const std::byte* data = nullptr;  ///< Start of the stream.
   RegionId region = 0;
+  const std::uint16_t* weights = nullptr;  ///< By frame: FrameHeader::weight; null: 1.
+  /// By frame of the stream: FrameHeader::check; null where the medium checks.
+  const std::uint32_t* checks = nullptr;
 };
 
 class Puller;
 
+struct PortSettings {
+  std::uint32_t job = 0;
+  Rank self = 0;
+  std::uint32_t world = 1;
+  /// Header and payload of the job's largest data frames; control frames are no larger. At least
+  /// FramePort::kFrameBytesLeast.
+  std::uint32_t frame_bytes = 0;
+  std::uint32_t chunk_frames = 1;  ///< Bounds FrameRun::count.
+  std::uint32_t streams = 1;       ///< Bounds FrameRun::stream.
+};
+
 /// One thread. Must be destroyed before its transport.
 class FramePort {
  public:
-  /// Registers the header arena. Errors of the transport pass through.
-  /// `streams` bounds FrameRun::stream.
-  static Result<std::unique_ptr<FramePort>> make(Transport& transport, std::uint32_t job, Rank self,
-                                                 std::uint32_t world, std::uint32_t chunk_frames,
-                                                 std::uint32_t streams = 1);
+  /// Registers the header arena. Errors of the transport pass through; bad_input where frames are
+  /// too small.
+  static Result<std::unique_ptr<FramePort>> make(Transport& transport,
+                                                 const PortSettings& settings);
 
   Result<void> connect(Rank rank, const PeerAddress& address);
   /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver
@@ -56,12 +69,15 @@ class FramePort {
   void disconnect(Rank rank) noexcept { endpoints_[rank].reset(); }
   Rank self() const noexcept { return self_; }
   std::uint32_t world() const noexcept { return world_; }
+  std::uint32_t streams() const noexcept {
+    return static_cast<std::uint32_t>(data_in_flight_.size());
+  }
   Transport& transport() const noexcept { return transport_; }
   /// A reason to give up on sending altogether, see Transport::last_error().
   bool broken() const noexcept { return broken_; }
 
   /// Queues one control frame to `to`; header.sender, job and length are filled in. False: no slot
-  /// is free, try again next turn. payload.size() <= kControlPayloadMax.
+  /// is free, try again next turn. payload.size() <= control_payload_max().
   bool send_control(Rank to, FrameHeader header, std::span<const std::byte> payload) noexcept;
   /// Queues frames of a stream. False: no slot is free.
   bool send_frames(Destination to, const StreamShape& shape, const FrameRun& run) noexcept;
@@ -75,6 +91,8 @@ class FramePort {
   std::uint32_t data_in_flight(std::uint16_t stream) const noexcept {
     return data_in_flight_[stream];
   }
+  /// Whether what is in frames is safe without FrameHeader::check.
+  bool medium_checks() const noexcept { return medium_checks_; }
   /// Who reads missing frames from their senders; null: they are asked for by NACK.
   Puller* puller() const noexcept { return puller_; }
   void set_puller(Puller* puller) noexcept { puller_ = puller; }
@@ -83,23 +101,27 @@ class FramePort {
   /// The tag of a stream's round (multicast/snapshot.h), readable by peers; 0: no round's data.
   /// Release: a peer's device that sees the tag sees the data written before.
   void set_tag(std::uint16_t stream, std::uint64_t tag) noexcept;
+  /// Where peers read `data`, in a region of RemoteReads. Needs readable().
   SnapshotLocation location(std::uint16_t stream, RegionId region,
                             const std::byte* data) const noexcept;
   bool data_slot_free() const noexcept { return !free_data_.empty(); }
 
   const PortCounters& counters() const noexcept { return counters_; }
 
-  static constexpr std::uint32_t kControlPayloadMax = 1024;
+  /// What fits a control frame of this job.
+  std::uint32_t control_payload_max() const noexcept { return control_payload_max_; }
+  static constexpr std::uint32_t kFrameBytesLeast = kFrameHeaderBytes + kTailPayloadMax;
 
  private:
-  FramePort(Transport& transport, std::uint32_t job, Rank self, std::uint32_t world,
-            std::uint32_t chunk_frames, std::uint32_t streams);
+  FramePort(Transport& transport, const PortSettings& settings);
   void enqueue(Destination to, std::uint32_t slot, std::uint32_t slices,
                std::uint32_t frame_bytes) noexcept;
   LocalSlice* slices_of(std::uint32_t slot) noexcept;
 
   Transport& transport_;
-  std::uint32_t job_, self_, world_, chunk_frames_;
+  RemoteReads* reads_;  ///< The transport's; null: it has none.
+  std::uint32_t job_, self_, world_, control_payload_max_, chunk_frames_;
+  bool medium_checks_;
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
   std::vector<std::uint16_t> stream_of_slot_;

@@ -7,19 +7,20 @@
 namespace selmcast {
 
 Result<std::unique_ptr<Puller>> Puller::make(FramePort& port, std::uint32_t frame_payload) {
-  if (!port.transport().capabilities().reads) return std::unique_ptr<Puller>();
-  std::unique_ptr<Puller> out(new Puller(port, frame_payload));  // set-up:
+  RemoteReads* const reads = port.transport().abilities().reads;
+  if (reads == nullptr) return std::unique_ptr<Puller>();
+  std::unique_ptr<Puller> out(new Puller(port, *reads, frame_payload));  // set-up:
   auto arena = Arena::map(kBatches * out->batch_bytes());
   if (!arena) return Error{arena.error().kind, "reading from peers: " + arena.error().message};
   out->arena_ = std::move(arena).value();
-  auto region = port.transport().register_landing(out->arena_.bytes());
+  auto region = reads->register_target(out->arena_.bytes());
   if (!region) return std::move(region).error();
   out->region_ = std::move(region).value();
   return out;
 }
 
-Puller::Puller(FramePort& port, std::uint32_t frame_payload)
-    : port_(port), frame_payload_(frame_payload) {}
+Puller::Puller(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload)
+    : port_(port), reads_(reads), frame_payload_(frame_payload) {}
 
 bool Puller::post(std::size_t at, const RemoteMemory& from, std::byte* into,
                   std::uint32_t bytes) noexcept {
@@ -29,7 +30,7 @@ bool Puller::post(std::size_t at, const RemoteMemory& from, std::byte* into,
                             .region = region_.id(),
                             .bytes = bytes,
                             .user = at};
-  if (port_.transport().post_reads({&request, 1}).accepted == 0) return false;
+  if (reads_.post_reads({&request, 1}).accepted == 0) return false;
   ++batches_[at].pending;
   return true;
 }
@@ -93,12 +94,13 @@ ParsedFrame Puller::frame_of(Batch& batch, std::uint32_t index) noexcept {
                            .stream = what.stream,
                            .epoch = what.epoch,
                            .round = what.round,
-                           .chunk = frame / what.shape.chunk_frames,
                            .offset = what.shape.offset_of(frame),
                            .length = static_cast<std::uint16_t>(what.shape.length_of(frame)),
                            .flags = frame_flag::kRepair | frame_flag::kRead};
   out.payload = {memory_of(at) + kTagBytes + std::size_t{index} * frame_payload_,
                  out.header.length};
+  // The reading was checked by its medium or not at all; the digest tells either way.
+  if (!port_.medium_checks()) out.header.check = payload_check(out.payload);
   return out;
 }
 

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "multicast/frame.h"
 #include "multicast/frame_port.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
-#include "transport/arena.h"
 
 namespace selmcast {
 
@@ -38,7 +38,7 @@ class Puller {
   static Result<std::unique_ptr<Puller>> make(FramePort& port, std::uint32_t frame_payload);
 
   /// Whether frames of that sender can be read now; false has the way to it made.
-  bool ready(Rank from) noexcept { return port_.transport().can_read(port_.destination(from).id); }
+  bool ready(Rank from) noexcept { return reads_.can_read(port_.destination(from).id); }
   /// Starts to fetch frames of `gaps` (ascending, within the round), as many as a batch holds.
   /// Returns how many; 0 when no batch is free or the transport takes none.
   std::uint32_t pull(const Pull& what, std::span<const NackRange> gaps) noexcept;
@@ -69,7 +69,7 @@ class Puller {
     bool failed = false;
   };
 
-  Puller(FramePort& port, std::uint32_t frame_payload);
+  Puller(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload);
   std::size_t batch_bytes() const noexcept {
     return kTagBytes + std::size_t{kBatchFrames} * frame_payload_;
   }
@@ -82,6 +82,7 @@ class Puller {
   static constexpr std::size_t kTagBytes = 64;  ///< Keeps the frames aligned.
 
   FramePort& port_;
+  RemoteReads& reads_;
   std::uint32_t frame_payload_;
   Arena arena_;  ///< Of each batch: the tag, then its frames.
   Region region_;

@@ -20,7 +20,10 @@ constexpr Duration kPatienceMax = milliseconds(200);
 constexpr Duration kCreditRepeat = milliseconds(20);
 // Reads that bring nothing so often in a row are given up for the round: NACKs take over.
 constexpr std::uint32_t kPullsInVain = 6;
-constexpr std::size_t kRangesMax = FramePort::kControlPayloadMax / 8;
+// As long as whoever waits for a sender that stalls takes to give it up (peer_deadlines.h): until
+// then nobody behind the two is to blame.
+constexpr int kRelayPatience = 3;
+constexpr std::size_t kRangesMax = kControlPayloadMax / kNackRangeBytes;
 }  // namespace
 
 ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
@@ -32,6 +35,9 @@ ReceiveSession::ReceiveSession(FramePort& port, const ReceiveSettings& settings)
                                            : kCreditRepeat),
       sources_(settings.senders_max),
       source_index_(port.world(), kNoSource),
+      own_deadlines_(PeerDeadlines::of_senders(settings.deadlines == nullptr ? port.world() : 0,
+                                               settings.timeout)),
+      deadlines_(settings.deadlines == nullptr ? &own_deadlines_ : settings.deadlines),
       dropped_ranks_(port.world(), 0),
       gave_up_round_(port.world(), 0),
       backoff_(mix_seed(settings.seed ^ port.self())),
@@ -60,14 +66,51 @@ void ReceiveSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t rou
   round_ = round;
   begun_ = true;
   mismatch_.reset();
+  for (const auto& source : std::span(sources_).first(source_count_)) {
+    if (source.state == SenderState::hearing) deadlines_->release(source.rank);
+  }
   std::fill(source_index_.begin(), source_index_.end(), kNoSource);
   source_count_ = senders.size();
-  unsettled_ = matched_ = 0;
-  set_window(senders.size());
+  unsettled_ = matched_ = given_up_ = 0;
+  set_window(sharing_ > 0 ? sharing_ : senders.size());
   next_timer_ = now;
   for (std::size_t s = 0; s < senders.size(); ++s) {
     source_index_[senders[s]] = static_cast<std::uint16_t>(s);
     start(sources_[s], senders[s], round, shards.empty() ? Shard() : shards[s], now);
+  }
+}
+
+void ReceiveSession::share(std::uint32_t senders, bool relays, TimePoint now) noexcept {
+  sharing_ = senders;
+  relays_ = relays;
+  patient_until_ = now + kRelayPatience * settings_.timeout;
+}
+
+std::uint32_t ReceiveSession::arrived(Rank sender) noexcept {
+  Source* source = source_of(sender);
+  return source == nullptr ? shape_.frames() : source->bitmap.first_gap();
+}
+
+std::uint32_t ReceiveSession::lacking(std::uint32_t frame) const noexcept {
+  if (given_up_ == 0) return 0;
+  std::uint32_t out = 0;
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    const Source& source = sources_[s];
+    const bool over = source.state != SenderState::hearing && source.state != SenderState::complete;
+    const bool its = frame >= source.range.first && frame < source.range.end;
+    out += over && its && !source.bitmap.contains(frame) ? 1 : 0;
+  }
+  return out;
+}
+
+void ReceiveSession::enough(Shard part) noexcept {
+  for (std::size_t s = 0; s < source_count_; ++s) {
+    Source& source = sources_[s];
+    if (source.state != SenderState::hearing || source.range != shape_.range_of(part)) continue;
+    source.state = SenderState::excused;
+    deadlines_->release(source.rank);
+    --unsettled_;
+    send_ack(source.rank, epoch_, source.round, false);
   }
 }
 
@@ -105,13 +148,14 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
   source.tail_end = source.credit = source.nacked_end = source.range.first;
   source.nack_at = source.again_at = kNever;
   source.patience = kPatienceFirst;
-  source.last_heard = source.last_progress = now;
   source.state = dropped_ranks_[rank] != 0 ? SenderState::lost : SenderState::hearing;
   if (source.state != SenderState::hearing) {
     gave_up_round_[rank] = round + 1;
+    ++given_up_;
     return;
   }
   ++unsettled_;
+  deadlines_->wait_for(rank, now);
   grant(source, now);
 }
 
@@ -126,18 +170,23 @@ SenderState ReceiveSession::state(Rank rank) const noexcept {
 }
 
 void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
+  deadlines_->heard(from, now);
   Source* source = source_of(from);
   if (source == nullptr) return;
-  source->last_heard = now;
   source->next_credit = now + credit_repeat_;
-  if (settings_.free_running && !begun_by_sender(*source)) source->last_progress = now;
+  const bool waits = relays_ ? now < patient_until_
+                             : settings_.free_running && !begun_by_sender(*source);
+  if (waits) deadlines_->progressed(from, now);
 }
 
 void ReceiveSession::settle(Source& source, SenderState state) noexcept {
   if (source.state != SenderState::hearing) return;
   source.state = state;
+  deadlines_->release(source.rank);
   --unsettled_;
-  if (state != SenderState::complete) gave_up_round_[source.rank] = source.round + 1;
+  if (state == SenderState::complete) return;
+  ++given_up_;
+  gave_up_round_[source.rank] = source.round + 1;
 }
 
 void ReceiveSession::drop(Rank rank) noexcept {
@@ -188,13 +237,20 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
     ++counters_.dropped;
     return Verdict::dropped;
   }
-  if (!source->bitmap.insert(frame)) {
+  if (source->bitmap.contains(frame)) {
     ++counters_.duplicates;
     return Verdict::duplicate;
   }
+  // Last, so that nothing is read in vain; and before the merge, which cannot be taken back.
+  if (!port_.medium_checks() && payload_check(payload) != header.check) {
+    ++counters_.corrupt;
+    return Verdict::corrupt;
+  }
+  source->bitmap.insert(frame);
   counters_.payload_bytes += payload.size();
-  source->digest += frame_digest(header.offset, payload);
-  source->last_heard = source->last_progress = now;
+  source->digest += frame_digest(header);
+  deadlines_->heard(source->rank, now);
+  deadlines_->progressed(source->rank, now);
   if ((header.flags & frame_flag::kRead) != 0) ++counters_.read_frames;
   if ((header.flags & frame_flag::kRepair) != 0) {
     source->patience = kPatienceFirst;
@@ -222,7 +278,8 @@ void ReceiveSession::notice_gaps(Source& source, TimePoint now) noexcept {
 }
 
 void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept {
-  std::array<NackRange, kRangesMax> ranges;
+  std::array<NackRange, kRangesMax> room;
+  const auto ranges = std::span(room).first(port_.control_payload_max() / kNackRangeBytes);
   const std::uint32_t end = known_end(source);
   const std::size_t count = all ? source.bitmap.gaps_below(end, ranges)
                                 : source.bitmap.gaps_between(source.nacked_end, end, ranges);
@@ -232,9 +289,9 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
     if (all) source.again_at = kNever;
     return;
   }
-  if (pull(source, {ranges.data(), count}, now)) return;
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
-  const std::size_t bytes = encode_nack({ranges.data(), count}, payload);
+  if (pull(source, ranges.first(count), now)) return;
+  std::array<std::byte, kControlPayloadMax> payload;
+  const std::size_t bytes = encode_nack(ranges.first(count), payload);
   const FrameHeader header{
       .kind = FrameKind::nack, .stream = settings_.stream, .epoch = epoch_, .round = source.round};
   if (!port_.send_control(source.rank, header, {payload.data(), bytes})) {
@@ -244,10 +301,12 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
   }
   const auto& last = ranges[count - 1];
   const bool more = count == ranges.size();
-  source.nacked_end = std::max(source.nacked_end, more ? last.first + last.count : end);
+  const std::uint32_t asked = more ? last.first + last.count : end;
+  source.nacked_end = all ? asked : std::max(source.nacked_end, asked);
   for (std::size_t i = 0; i < count; ++i) counters_.nacked_frames += ranges[i].count;
+  // What does not fit follows in NACKs of its own, before anything is asked for once more.
   if (more) notice_gaps(source, now);
-  if (all || source.again_at == kNever) {
+  if (all || more || source.again_at == kNever) {
     source.again_at = now + source.patience;
     if (all) source.patience = std::min(source.patience * 2, kPatienceMax);
   }
@@ -369,8 +428,7 @@ void ReceiveSession::progress(TimePoint now) noexcept {
     } else if (source.again_at <= now) {
       send_nack(source, true, now);
     }
-    const TimePoint expires = std::min(source.last_heard + settings_.timeout,
-                                       source.last_progress + 3 * settings_.timeout);
+    const TimePoint expires = deadlines_->expires(source.rank);
     if (expires <= now) {
       settle(source, SenderState::silent);
       send_ack(source.rank, epoch_, source.round, true);

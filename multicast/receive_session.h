@@ -4,8 +4,7 @@
 // too. Gaps are asked for by NACK after a short random back-off (so that receivers of one loss do
 // not all ask at once); the sender's TAIL shows a lost end. A sender is settled when every frame
 // arrived and its digest matches; or when it is given up: lost, evicting us, silent for `timeout`,
-// or without progress for three times that long (longer than a
-// sender waits for the one receiver that holds up its lane).
+// or without progress on any stream for three times that long (peer_deadlines.h).
 //
 // Rounds are numbered by their senders. In lock-step begin() opens the same round of all senders;
 // where senders run freely, open() opens the next round of one of them, and only silence counts
@@ -21,6 +20,7 @@
 #include "base/random.h"
 #include "multicast/frame_bitmap.h"
 #include "multicast/frame_port.h"
+#include "multicast/peer_deadlines.h"
 #include "multicast/snapshot.h"
 #include "multicast/stream_shape.h"
 
@@ -39,6 +39,9 @@ struct ReceiveSettings {
   /// Rounds are opened one sender at a time by open(); window_bytes is shared by `concurrent`.
   bool free_running = false;
   std::uint32_t concurrent = 1;
+  /// Of the senders, shared with the other streams' sessions, whose timeout counts then; must
+  /// outlive the session. Null: its own.
+  PeerDeadlines* deadlines = nullptr;
 };
 
 /// What to do with a data frame.
@@ -49,9 +52,18 @@ enum class Verdict : std::uint8_t {
   foreign,    ///< Of the current round from a rank that is not to be heard.
   malformed,  ///< Offset, length or stream does not fit.
   dropped,    ///< By the loss that was asked for.
+  corrupt,    ///< The payload is not what was sent: as good as lost.
 };
 
-enum class SenderState : std::uint8_t { none, hearing, complete, evicted_us, silent, lost };
+enum class SenderState : std::uint8_t {
+  none,
+  hearing,
+  complete,
+  evicted_us,
+  silent,
+  lost,
+  excused  ///< enough() was called.
+};
 
 struct ReceiveCounters {
   std::uint64_t payload_bytes = 0;  ///< Fresh.
@@ -59,6 +71,7 @@ struct ReceiveCounters {
   std::uint64_t stale = 0;
   std::uint64_t malformed = 0;
   std::uint64_t dropped = 0;
+  std::uint64_t corrupt = 0;
   std::uint64_t nacked_frames = 0;
   std::uint64_t read_frames = 0;  ///< Fresh ones that this rank read from their senders.
 };
@@ -73,6 +86,9 @@ class ReceiveSession {
   /// bytes each sender sends; empty = all of them.
   void begin(TimePoint now, std::uint32_t epoch, std::uint32_t round, std::span<const Rank> senders,
              std::uint64_t bytes, std::span<const Shard> shards = {}) noexcept;
+  /// Before begin(): `senders` of the next round share the window, those of other streams included.
+  /// `relays`: what they send depends on others, so for some timeouts from now on they may wait.
+  void share(std::uint32_t senders, bool relays, TimePoint now) noexcept;
   /// free_running: opens the next round of one sender, whose last one is settled, and grants the
   /// first credit. `senders_max` counts the ranks that are ever named.
   void open(TimePoint now, Rank sender, std::uint32_t round) noexcept;
@@ -81,7 +97,8 @@ class ReceiveSession {
   /// free_running: the sender is known to have ended its open round without this rank.
   void supersede(Rank sender) noexcept;
 
-  /// A checked data frame. On `fresh` the caller merges the payload before anything else.
+  /// A data frame whose header was checked. On `fresh` the payload was, too, and lies in the cache:
+  /// the caller merges it before anything else.
   Verdict on_data(const FrameHeader& header, std::span<const std::byte> payload,
                   TimePoint now) noexcept;
   /// A checked TAIL or EVICT frame of any epoch and round.
@@ -92,6 +109,13 @@ class ReceiveSession {
 
   void progress(TimePoint now) noexcept;
   TimePoint next_timer() const noexcept { return next_timer_; }
+
+  /// All frames of this sender below the result have arrived; a sender that is none: all.
+  std::uint32_t arrived(Rank sender) noexcept;
+  /// Senders of this round that were given up without this frame of theirs.
+  std::uint32_t lacking(std::uint32_t frame) const noexcept;
+  /// What senders of this part have sent is enough: those not heard to the end are let go.
+  void enough(Shard part) noexcept;
 
   bool done() const noexcept { return unsettled_ == 0; }
   /// Senders whose open round is not settled.
@@ -123,7 +147,6 @@ class ReceiveSession {
     TimePoint again_at = kNever;   ///< Everything missing is asked for again then.
     Duration patience{};           ///< Doubles with each NACK that brought nothing.
     TimePoint next_credit{};
-    TimePoint last_heard{}, last_progress{};
   };
   static constexpr std::uint16_t kNoSource = 0xFFFF;
 
@@ -151,10 +174,16 @@ class ReceiveSession {
   std::uint32_t round_ = 0;  ///< In lock-step.
   Duration credit_repeat_;
   bool begun_ = false;
+  std::uint32_t sharing_ = 0;  ///< Of the next round's window; 0: its own senders.
+  bool relays_ = false;
+  TimePoint patient_until_{};
+  std::uint32_t given_up_ = 0;  ///< Senders of this round, in lock-step.
   std::uint32_t window_frames_ = 1;  ///< Per sender, this round.
   std::vector<Source> sources_;      ///< [0, source_count_) are in use.
   std::size_t source_count_ = 0;
   std::vector<std::uint16_t> source_index_;  ///< By rank.
+  PeerDeadlines own_deadlines_;              ///< Unless they are shared.
+  PeerDeadlines* deadlines_;
   std::vector<std::uint8_t> dropped_ranks_;
   std::vector<std::uint32_t> gave_up_round_;  ///< By rank: last round given up, plus one.
   std::uint32_t unsettled_ = 0, matched_ = 0;

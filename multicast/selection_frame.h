@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/units.h"
+#include "multicast/frame.h"
 
 namespace selmcast {
 
@@ -16,8 +17,12 @@ namespace selmcast {
 /// for it, in units of 1/kWholeRound of the round, 0 = delivered.
 inline constexpr std::uint16_t kNoReceiver = 0xFFFF;  ///< Of either: not a receiver.
 inline constexpr std::uint16_t kWholeRound = 1024;
-/// Members that a REQUEST can hold.
-inline constexpr std::uint32_t kSelectionMembersMax = 512;
+/// Members that a REQUEST can hold, and those of a job whose frames have `frame_bytes`. A PLAN
+/// holds more.
+inline constexpr std::uint32_t kSelectionMembersMax = kControlPayloadMax / 2;
+constexpr std::uint32_t selection_members_max(std::uint32_t frame_bytes) noexcept {
+  return control_payload_max(frame_bytes) / 2;
+}
 
 /// Writes 2 marks.size() bytes to `out` and returns how many.
 std::size_t encode_marks(std::span<const std::uint16_t> marks, std::span<std::byte> out) noexcept;

@@ -18,7 +18,7 @@ constexpr Duration kTailMax = milliseconds(50);
 constexpr Duration kCatchUp = milliseconds(4);
 // While fresh data flows, repairs take at most one part in this many of the rate.
 constexpr int kRepairShare = 4;
-constexpr std::size_t kNackRangesMax = FramePort::kControlPayloadMax / 8;
+constexpr std::size_t kNackRangesMax = kControlPayloadMax / kNackRangeBytes;
 
 bool settled(ReceiverState s) noexcept {
   return s != ReceiverState::waiting && s != ReceiverState::active;
@@ -29,7 +29,11 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
     : port_(port),
       settings_(settings),
       shape_(settings.shape),
+      checks_(port.medium_checks() ? 0 : settings.shape.frames()),
       peers_(port.world()),
+      own_deadlines_(PeerDeadlines::of_receivers(settings.deadlines == nullptr ? port.world() : 0,
+                                                 settings.timeout)),
+      deadlines_(settings.deadlines == nullptr ? &own_deadlines_ : settings.deadlines),
       lanes_(settings.lanes_max) {
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     auto& lane = lanes_[l];
@@ -39,26 +43,32 @@ SendSession::SendSession(FramePort& port, const SendSettings& settings)
 }
 
 void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
-                        std::span<const std::byte> data, RegionId region,
+                        std::uint64_t bytes, std::span<const RoundData> data,
                         std::span<const LaneSpec> lanes, Kbps wire_kbps, bool last) noexcept {
-  SELMCAST_CHECK(data.size() <= settings_.shape.bytes, "a round of at most the stream");
-  shape_.bytes = data.size();
+  SELMCAST_CHECK(bytes <= settings_.shape.bytes, "a round of at most the stream");
+  shape_.bytes = bytes;
   flags_ = last ? frame_flag::kFinal : std::uint16_t{0};
   begun_ = true;
   epoch_ = epoch;
   round_ = round;
-  data_ = data.data();
-  region_ = region;
   wire_kbps_ = std::max<Kbps>(wire_kbps, 1);
   unsettled_ = 0;
   lane_count_ = lanes.size();
-  for (auto& peer : peers_) peer.state = ReceiverState::none;
+  for (Rank rank = 0; rank < peers_.size(); ++rank) {
+    if (!settled(peers_[rank].state)) deadlines_->release(rank);
+    peers_[rank].state = ReceiverState::none;
+  }
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     auto& lane = lanes_[l];
     lane.spec = &lanes[l];
     lane.range = shape_.range_of(lane.spec->shard);
+    lane.data = data[lane.spec->data];
+    lane.ready = lane.spec->waits ? lane.range.first : lane.range.end;
     lane.digest_lane = 0;
-    while (lanes_[lane.digest_lane].range != lane.range) ++lane.digest_lane;
+    while (lanes_[lane.digest_lane].range != lane.range ||
+           lanes_[lane.digest_lane].data.bytes != lane.data.bytes) {
+      ++lane.digest_lane;
+    }
     lane.digest = 0;
     lane.next_frame = lane.digest_end = lane.range.first;
     lane.live = 0;
@@ -67,9 +77,8 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
     lane.next_repair = now;
     lane.repairs.clear();
     for (const Rank rank : lanes[l].receivers) {
+      if (!expect(rank, now)) continue;
       auto& peer = peers_[rank];
-      peer.state = peer.dropped ? ReceiverState::lost : ReceiverState::waiting;
-      if (peer.dropped) continue;
       peer.lane = static_cast<std::uint32_t>(l);
       if (peer.credit_round != round) {
         peer.credit_round = round;
@@ -78,7 +87,6 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
       if (peer.credit_bytes > 0) activate(rank);
       peer.first_missing = 0;
       peer.final_tail_sent = false;
-      peer.last_heard = peer.last_progress = now;
       peer.tail_interval = kTailFirst;
       peer.next_tail = settings_.invites ? now : now + kTailMax;
       ++lane.live;
@@ -91,28 +99,43 @@ void SendSession::begin(TimePoint now, std::uint32_t epoch, std::uint32_t round,
   next_timer_ = now;
 }
 
+bool SendSession::expect(Rank rank, TimePoint now) noexcept {
+  auto& peer = peers_[rank];
+  if (peer.dropped) {
+    peer.state = ReceiverState::lost;
+  } else if (deadlines_->given_up(rank, epoch_, round_)) {
+    // By another stream of this round: it is not waited for once more.
+    peer.state = ReceiverState::evicted;
+    send_evict(rank, epoch_, round_);
+  } else {
+    peer.state = ReceiverState::waiting;
+    deadlines_->wait_for(rank, now);
+  }
+  return peer.state == ReceiverState::waiting;
+}
+
 void SendSession::activate(Rank rank) noexcept {
   auto& peer = peers_[rank];
   const bool first = peer.state == ReceiverState::waiting;
   peer.state = ReceiverState::active;
-  if (!first || !port_.readable()) return;
+  if (!first || !readable(lanes_[peer.lane])) return;
   // So that gaps can be read before the tail comes. Lost or unsent, the tail says it again.
   const FrameHeader header{.kind = FrameKind::tail,
                            .stream = settings_.stream,
                            .epoch = epoch_,
                            .round = round_,
                            .flags = frame_flag::kWhere};
-  std::array<std::byte, kTailBytesMax> payload;
-  port_.send_control(rank, header, {payload.data(), tail_payload(0, payload)});
+  std::array<std::byte, kTailPayloadMax> payload;
+  port_.send_control(rank, header, {payload.data(), tail_payload(lanes_[peer.lane], 0, payload)});
 }
 
-std::size_t SendSession::tail_payload(std::uint64_t digest,
-                                      std::span<std::byte, kTailBytesMax> out) const noexcept {
+std::size_t SendSession::tail_payload(const Lane& lane, std::uint64_t digest,
+                                      std::span<std::byte, kTailPayloadMax> out) const noexcept {
   store_le(out.data(), digest);
-  if (!port_.readable()) return 8;
-  encode_location(port_.location(settings_.stream, region_, data_),
+  if (!readable(lane)) return 8;
+  encode_location(port_.location(settings_.stream, lane.data.region, lane.data.bytes),
                   out.subspan<8, kLocationBytes>());
-  return kTailBytesMax;
+  return kTailPayloadMax;
 }
 
 void SendSession::drop(Rank rank) noexcept {
@@ -149,10 +172,21 @@ void SendSession::set_rate(Kbps wire_kbps, TimePoint now) noexcept {
   wake_at(now);
 }
 
+void SendSession::set_ready(std::size_t lane, std::uint32_t end) noexcept {
+  if (end <= lanes_[lane].ready) return;
+  lanes_[lane].ready = std::min(end, lanes_[lane].range.end);
+  wake_at(TimePoint());
+}
+
+void SendSession::abandon(std::size_t lane) noexcept {
+  for (const Rank rank : lanes_[lane].spec->receivers) cut(rank);
+}
+
 void SendSession::settle(Rank rank, ReceiverState state) noexcept {
   auto& peer = peers_[rank];
   if (settled(peer.state)) return;
   peer.state = state;
+  deadlines_->release(rank);
   --lanes_[peer.lane].live;
   --unsettled_;
   // The data may change from now on, and what is read of it is no round's.
@@ -184,7 +218,7 @@ void SendSession::on_credit(const FrameHeader& header, TimePoint now) noexcept {
   peer.credit_bytes = header.offset;
   if (header.round != round_ || settled(peer.state)) return;
   activate(header.sender);
-  peer.last_progress = now;
+  deadlines_->progressed(header.sender, now);
   peer.tail_interval = kTailFirst;
   peer.next_tail = now + kTailFirst;
   wake_at(now);
@@ -204,7 +238,7 @@ void SendSession::on_nack(Rank rank, std::span<const std::byte> payload, TimePoi
   }
   if (count > 0 && ranges[0].first > peer.first_missing) {
     peer.first_missing = ranges[0].first;
-    peer.last_progress = now;
+    deadlines_->progressed(rank, now);
   }
   peer.next_tail = now + peer.tail_interval;
   wake_at(now);
@@ -221,6 +255,7 @@ void SendSession::on_control(const FrameHeader& header, std::span<const std::byt
   if (!current || settled(from)) return;
   if (header.kind == FrameKind::ack) {
     const bool gave_up = (header.flags & frame_flag::kGaveUp) != 0;
+    if (!gave_up) deadlines_->progressed(header.sender, now);
     settle(header.sender, gave_up ? ReceiverState::gave_up : ReceiverState::acked);
     wake_at(now);
   } else if (header.kind == FrameKind::nack) {
@@ -241,7 +276,7 @@ std::uint32_t SendSession::credit_of(const Peer& peer) const noexcept {
 }
 
 std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
-  std::uint32_t credit = lane.range.end;
+  std::uint32_t credit = lane.ready;
   for (const Rank rank : lane.spec->receivers) {
     const auto& peer = peers_[rank];
     if (!settled(peer.state)) credit = std::min(credit, credit_of(peer));
@@ -251,9 +286,29 @@ std::uint32_t SendSession::credit_of(const Lane& lane) const noexcept {
 
 void SendSession::extend_digest(Lane& lane, std::uint32_t end) noexcept {
   for (; lane.digest_end < end; ++lane.digest_end) {
-    const std::uint64_t offset = shape_.offset_of(lane.digest_end);
-    lane.digest += frame_digest(offset, {data_ + offset, shape_.length_of(lane.digest_end)});
+    const std::uint32_t frame = lane.digest_end;
+    FrameHeader header{.offset = shape_.offset_of(frame),
+                       .length = static_cast<std::uint16_t>(shape_.length_of(frame))};
+    if (!checks_.empty()) {
+      header.check = checks_[frame] =
+          payload_check({lane.data.bytes + header.offset, header.length});
+    }
+    lane.digest += frame_digest(header);
   }
+}
+
+FrameRun SendSession::run_of(const Lane& lane, std::uint16_t flags, std::uint32_t first,
+                             std::uint32_t count) const noexcept {
+  return {.epoch = epoch_,
+          .round = round_,
+          .stream = settings_.stream,
+          .flags = static_cast<std::uint16_t>(flags_ | flags),
+          .first = first,
+          .count = count,
+          .data = lane.data.bytes,
+          .region = lane.data.region,
+          .weights = lane.data.weights,
+          .checks = checks_.empty() ? nullptr : checks_.data()};
 }
 
 std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
@@ -263,12 +318,13 @@ std::uint32_t SendSession::send_fresh(Lane& lane, TimePoint now) noexcept {
   std::uint32_t sent = 0;
   while (lane.next_frame < credit && *lane.next_send <= now) {
     const std::uint32_t count = std::min(shape.chunk_frames, credit - lane.next_frame);
-    const auto flags =
-        static_cast<std::uint16_t>(flags_ | (lane.spec->patch ? frame_flag::kPatch : 0));
-    const FrameRun run{epoch_, round_, settings_.stream, flags, lane.next_frame,
-                       count,  data_,  region_};
-    if (!port_.send_frames(lane.spec->destination, shape, run)) return sent;
+    if (!port_.data_slot_free()) return sent;
+    // First, since the frames carry what it finds; once for all lanes of this range.
     extend_digest(lanes_[lane.digest_lane], lane.next_frame + count);
+    const auto flags = lane.spec->patch ? frame_flag::kPatch : std::uint16_t{0};
+    // Cannot be refused, with a slot free.
+    static_cast<void>(port_.send_frames(lane.spec->destination, shape,
+                                        run_of(lane, flags, lane.next_frame, count)));
     *lane.next_send = std::max(*lane.next_send, now - kCatchUp) + wire_time(lane.next_frame, count);
     lane.next_frame += count;
     sent += count;
@@ -285,11 +341,9 @@ std::uint32_t SendSession::send_repairs(Lane& lane, TimePoint now) noexcept {
     if (!run) break;
     if (!run->several && settled(peers_[run->receiver].state)) continue;
     const Destination to = run->several ? lane.spec->destination : port_.destination(run->receiver);
-    const auto flags = static_cast<std::uint16_t>(flags_ | frame_flag::kRepair);
-    const FrameRun frames{epoch_,     round_, settings_.stream, flags, run->first,
-                          run->count, data_,  region_};
     // Cannot be refused: a slot is free, and nothing else lets it say no.
-    static_cast<void>(port_.send_frames(to, shape_, frames));
+    static_cast<void>(
+        port_.send_frames(to, shape_, run_of(lane, frame_flag::kRepair, run->first, run->count)));
     const int share = fresh_left ? kRepairShare : 1;
     lane.next_repair =
         std::max(lane.next_repair, now - kCatchUp) + wire_time(run->first, run->count) * share;
@@ -307,8 +361,9 @@ void SendSession::send_tail(Rank rank, Peer& peer, const Lane& lane, TimePoint n
                            .round = round_,
                            .offset = std::min(shape_.offset_of(lane.next_frame), shape_.bytes),
                            .flags = final ? frame_flag::kFinal : std::uint16_t{0}};
-  std::array<std::byte, kTailBytesMax> payload;
-  const std::size_t bytes = tail_payload(final ? lanes_[lane.digest_lane].digest : 0, payload);
+  std::array<std::byte, kTailPayloadMax> payload;
+  const std::uint64_t digest = final ? lanes_[lane.digest_lane].digest : 0;
+  const std::size_t bytes = tail_payload(lane, digest, payload);
   if (!port_.send_control(rank, header, {payload.data(), bytes})) {
     wake_at(now + microseconds(100));
     return;
@@ -328,10 +383,11 @@ void SendSession::send_tails(TimePoint now) noexcept {
       if (settled(peer.state)) continue;
       const bool stalled = !finished && lane.next_frame >= credit_of(peer);
       if (finished && !peer.final_tail_sent) {
-        peer.last_progress = peer.next_tail = now;
+        deadlines_->progressed(rank, now);
+        peer.next_tail = now;
       } else if (!finished && !stalled) {
         // The lane waits for its pace or for another receiver, not for this one.
-        peer.last_progress = now;
+        deadlines_->progressed(rank, now);
         peer.next_tail = std::max(peer.next_tail, now + kTailFirst);
         continue;
       }
@@ -344,12 +400,11 @@ void SendSession::send_tails(TimePoint now) noexcept {
 void SendSession::check_deadlines(TimePoint now) noexcept {
   for (std::size_t l = 0; l < lane_count_; ++l) {
     for (const Rank rank : lanes_[l].spec->receivers) {
-      auto& peer = peers_[rank];
-      if (settled(peer.state)) continue;
-      const TimePoint expires =
-          std::min(peer.last_heard + settings_.timeout, peer.last_progress + 2 * settings_.timeout);
+      if (settled(peers_[rank].state)) continue;
+      const TimePoint expires = deadlines_->expires(rank);
       if (expires <= now) {
-        const bool silent = peer.last_heard + settings_.timeout <= now;
+        const bool silent = deadlines_->silent(rank, now);
+        deadlines_->give_up(rank, epoch_, round_);
         send_evict(rank, epoch_, round_);
         settle(rank, ReceiverState::evicted);
         if (silent) port_.disconnect(rank);

@@ -23,6 +23,8 @@ struct SnapshotLocation {
 };
 
 inline constexpr std::size_t kLocationBytes = 40;
+/// Of a TAIL: the digest, then the location. No other payload without a list is as long.
+inline constexpr std::size_t kTailPayloadMax = 8 + kLocationBytes;
 
 /// Never 0: epochs count from 1.
 constexpr std::uint64_t round_tag(std::uint32_t epoch, std::uint32_t round) noexcept {

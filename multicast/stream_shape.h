@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/shard.h"
 #include "multicast/frame.h"
 
 namespace selmcast {
@@ -14,14 +15,6 @@ struct FrameRange {
   std::uint32_t end = 0;
 
   bool operator==(const FrameRange&) const = default;
-};
-
-/// Part `index` of `of` parts of a stream, cut between frames.
-struct Shard {
-  std::uint32_t index = 0;
-  std::uint32_t of = 1;
-
-  bool operator==(const Shard&) const = default;
 };
 
 /// Frame f holds bytes [f * frame_payload, min(bytes, (f + 1) * frame_payload)): only the last

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 

@@ -5,11 +5,11 @@
 
 #include "probes/arrival_curve.h"
 #include "probes/gather.h"
+#include "probes/packet_train.h"
 #include "probes/ping.h"
 #include "probes/probe_io.h"
 #include "probes/report.h"
 #include "probes/schedule.h"
-#include "probes/train.h"
 
 namespace selmcast {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/link_estimate.h"
 #include "base/result.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 #include "transport/transport.h"
 
 namespace selmcast {

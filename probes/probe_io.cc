@@ -35,7 +35,11 @@ Result<std::unique_ptr<ProbeIo>> ProbeIo::create(Transport& transport,
 }
 
 ProbeIo::ProbeIo(Transport& transport, std::vector<EndpointId> peers, Rank self, std::uint32_t job)
-    : transport_(transport), peers_(std::move(peers)), self_(self), job_(job) {
+    : transport_(transport),
+      timestamps_(transport.abilities().timestamps),
+      peers_(std::move(peers)),
+      self_(self),
+      job_(job) {
   const Capabilities& caps = transport.capabilities();
   peers_[self_] = kNoEndpoint;
   frame_bytes_ = std::min(caps.max_frame_bytes, kRequestBytesMax);

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/fixed_stack.h"
 #include "base/result.h"
 #include "base/wire.h"
 #include "probes/probe_packet.h"
-#include "transport/arena.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -45,7 +45,7 @@ class ProbeIo {
   bool send_control(Rank to, ProbePacket packet) noexcept;
 
   /// Takes in what arrived and calls on_packet(const ProbePacket&, std::uint64_t device_ns) for
-  /// each valid packet (Completion::device_ns), at most a few thousand.
+  /// each valid packet (Timestamps::arrival_ns(), 0 without), at most a few thousand.
   template <class OnPacket>
   void poll(OnPacket&& on_packet);
 
@@ -67,6 +67,7 @@ class ProbeIo {
   static constexpr std::uint32_t kControlSlots = 64;
 
   Transport& transport_;
+  const Timestamps* timestamps_;  ///< The transport's; null: it has none.
   std::vector<EndpointId> peers_;
   Rank self_;
   std::uint32_t job_;
@@ -88,11 +89,12 @@ void ProbeIo::poll(OnPacket&& on_packet) {
     for (const Completion& c : std::span(done_).first(n)) {
       complete(c);
       if (c.kind != Completion::Kind::receive) continue;
+      const std::uint64_t device_ns = timestamps_ == nullptr ? 0 : timestamps_->arrival_ns(c);
       const std::uint32_t step = c.frame_bytes == 0 ? c.bytes : c.frame_bytes;
       for (std::uint32_t at = 0; at < c.bytes; at += std::min(step, c.bytes - at)) {
         const std::span<const std::byte> frame(c.data + at, std::min(step, c.bytes - at));
         const auto packet = parse_probe(frame, job_, static_cast<std::uint32_t>(peers_.size()));
-        if (packet && packet->sender != self_) on_packet(*packet, c.device_ns);
+        if (packet && packet->sender != self_) on_packet(*packet, device_ns);
       }
       returns_.push_back({c.token});
     }

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "base/quiet_thread.h"
+
 namespace selmcast {
 
 namespace {
@@ -9,42 +11,63 @@ constexpr Duration kCalm = std::chrono::milliseconds(10);
 constexpr Duration kBusy = std::chrono::milliseconds(1);
 }  // namespace
 
-ControlThread::ControlThread(std::unique_ptr<Rendezvous> store, Engine& engine, AgentConfig config)
-    : store_(std::move(store)),
-      engine_(engine),
-      agent_(*store_, engine, std::move(config)),
-      thread_([this] { loop(); }) {}
+ControlThread::ControlThread(Rendezvous& store, Driver& driver, AgentConfig config)
+    : rank_(store.rank()), driver_(driver), agent_(store, driver, std::move(config)) {}
 
 ControlThread::~ControlThread() {
   stop(false);
 }
 
+Result<void> ControlThread::start() {
+  const int error = start_quiet(thread_, [this] { loop(); });
+  if (error == 0) return {};
+  return failed("rank " + std::to_string(rank_) + ": " +
+                no_thread("to talk to the job's store", error));
+}
+
+void ControlThread::begin(std::unique_ptr<Rendezvous> store) {
+  const std::lock_guard lock(mutex_);
+  store_ = std::move(store);
+  changed_.notify_all();
+}
+
 void ControlThread::stop(bool goodbye) {
   if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.store(true, std::memory_order_release);
+    changed_.notify_all();
+  }
   thread_.join();
-  if (goodbye) store_->leave();
+  if (goodbye && store_ != nullptr) store_->leave();
 }
 
 void ControlThread::loop() {
+  {
+    std::unique_lock lock(mutex_);
+    // Ends with begin() or stop(), which the destructor calls.
+    changed_.wait(lock, [this] {
+      return store_ != nullptr || stop_.load(std::memory_order_relaxed);  // Ordered by mutex_.
+    });
+  }
   const SteadyClock clock;
   bool waiting = true;
   while (!stop_.load(std::memory_order_acquire)) {
     auto updated = store_->update(waiting || agent_.busy() ? kBusy : kCalm);
     if (!updated) {
-      engine_.fail(failed("rank " + std::to_string(store_->rank()) +
+      driver_.fail(failed("rank " + std::to_string(rank_) +
                           " lost the job's store: " + updated.error().message));
-    } else if (!engine_.failed()) {
+    } else if (!driver_.failed()) {
       // The job has started: what it meets from here on is a failure, not bad input.
       try {
         try {
-          if (auto ok = agent_.step(clock.now()); !ok) engine_.fail(failed(ok.error().message));
+          if (auto ok = agent_.step(clock.now()); !ok) driver_.fail(failed(ok.error().message));
         } catch (const std::bad_alloc&) {
-          engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+          driver_.fail(unavailable("rank " + std::to_string(rank_) +
                                    " has no memory left for the plan of a new view"));
         }
       } catch (const std::bad_alloc&) {
-        engine_.fail(unavailable("rank " + std::to_string(store_->rank()) +
+        driver_.fail(unavailable("rank " + std::to_string(rank_) +
                                  " has no memory left for the plan of a new view"));
       }
     }
@@ -61,8 +84,8 @@ void ControlThread::loop() {
 
 void ControlThread::run_task() {
   if (!task_ || outcome_) return;
-  if (engine_.failed()) {
-    outcome_ = Result<void>(engine_.error());
+  if (driver_.failed()) {
+    outcome_ = Result<void>(driver_.error());
   } else {
     outcome_ = task_(*store_, agent_);
   }
@@ -71,14 +94,14 @@ void ControlThread::run_task() {
 
 Result<void> ControlThread::run_until(Task task, Duration timeout, const std::string& what) {
   std::unique_lock lock(mutex_);
-  if (engine_.failed()) return engine_.error();
+  if (driver_.failed()) return driver_.error();
   task_ = std::move(task);
   outcome_.reset();
   const bool done = changed_.wait_for(lock, timeout, [this] { return outcome_.has_value(); });
   task_ = nullptr;
   if (!done) {
     return failed(
-        "rank " + std::to_string(store_->rank()) + " waited " +
+        "rank " + std::to_string(rank_) + " waited " +
         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) + " s " +
         what);
   }

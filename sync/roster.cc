@@ -91,6 +91,16 @@ Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const Roster
   return roster;
 }
 
+Result<void> check_one_host(const std::vector<RosterEntry>& roster) {
+  for (Rank rank = 0; rank < roster.size(); ++rank) {
+    if (roster[rank].host == roster.front().host) continue;
+    return bad_input(rank_name(rank) +
+                     " is on another host than rank 0, or in another network namespace, where "
+                     "loopback does not lead");
+  }
+  return {};
+}
+
 Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout) {
   if (store.rank() == 0) {
     std::random_device entropy;

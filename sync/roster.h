@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/rendezvous/rendezvous.h"
+#include "store/rendezvous.h"
 #include "transport/transport.h"
 
 namespace selmcast {
@@ -27,6 +27,10 @@ Result<RosterEntry> parse_roster_entry(std::span<const std::byte> bytes);
 /// that disagrees, and both values.
 Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const RosterEntry& own,
                                                  Duration timeout);
+
+/// Error (bad_input) naming the first rank that is not on rank 0's host, or is in another network
+/// namespace: loopback does not lead there.
+Result<void> check_one_host(const std::vector<RosterEntry>& roster);
 
 /// The job's id: rank 0's random choice, the same for all. Never 0.
 Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout);

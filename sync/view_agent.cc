@@ -29,9 +29,9 @@ constexpr std::size_t kReasonsMax = 256U << 10U;
 
 }  // namespace
 
-ViewAgent::ViewAgent(Rendezvous& store, Engine& engine, AgentConfig config)
+ViewAgent::ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config)
     : store_(store),
-      engine_(engine),
+      driver_(engine),
       config_(std::move(config)),
       gone_(store.world(), 0),
       votes_(store.world(), 0) {}
@@ -90,7 +90,7 @@ void ViewAgent::lose(Rank rank, TimePoint now) {
   // The others get their time anew, and time to take back what they said of one another.
   if (open_) open_->since = now;
   suspicion_since_.reset();
-  engine_.mark_lost(rank);
+  driver_.mark_lost(rank);
 }
 
 std::string ViewAgent::verdict_key() const {
@@ -99,7 +99,7 @@ std::string ViewAgent::verdict_key() const {
 
 Result<void> ViewAgent::report_suspects(TimePoint now) {
   bool changed = false;
-  while (auto suspect = engine_.next_suspect()) {
+  while (auto suspect = driver_.next_suspect()) {
     if (gone_[suspect->first] != 0) continue;
     suspicions_.push_back(*suspect);
     changed = true;
@@ -270,7 +270,8 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   // After losses there may be fewer than p peers left; the job goes on with those there are.
   if (policy.select != SelectKind::all) policy.p = std::min(policy.p, others);
   if (policy.select != SelectKind::all && others == 0) policy.select = SelectKind::all;
-  auto program = compile(*view, policy, store_.rank(), history_);
+  auto program = config_.compile ? config_.compile(*view, store_.rank())
+                                 : compile(*view, policy, store_.rank(), history_);
   if (!program) return std::move(program).error();
   auto epoch = std::make_unique<EpochState>();
   epoch->program = std::move(program).value();
@@ -290,7 +291,7 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   }
   open_->plan.joins = history_.change.joins;
   open_->plan.member_joins_max = history_.change.most_joins;
-  engine_.offer(std::move(epoch));
+  driver_.offer(std::move(epoch));
   return {};
 }
 
@@ -304,6 +305,11 @@ std::string ViewAgent::who_holds_up() {
   return silent + " did not acknowledge it";
 }
 
+Result<ScheduleFacts> ViewAgent::facts_of_open() const {
+  if (config_.compile) return ScheduleFacts();
+  return schedule_facts(open_->view, open_->policy, history_);
+}
+
 Result<void> ViewAgent::follow(TimePoint now) {
   if (!open_) {
     const auto proposal = store_.try_get(key("propose"));
@@ -311,7 +317,7 @@ Result<void> ViewAgent::follow(TimePoint now) {
     return {};
   }
   if (!open_->acknowledged) {
-    const auto round = engine_.accepted();
+    const auto round = driver_.accepted();
     if (round) {
       open_->acknowledged = true;
       open_->since = now;
@@ -319,16 +325,16 @@ Result<void> ViewAgent::follow(TimePoint now) {
     }
   } else if (!open_->activated) {
     if (const auto round = number_in(store_.try_get(key("commit")))) {
-      engine_.activate(*round);
+      driver_.activate(*round);
       open_->activated = true;
     }
   }
-  if (open_->activated && engine_.switched()) {
+  if (open_->activated && driver_.switched()) {
     ++epoch_;
     members_ = open_->view.members;
     plan_ = open_->plan;
     // Only now: the facts take longer than the plan, and nobody waits for them.
-    if (const auto facts = schedule_facts(open_->view, open_->policy, history_)) {
+    if (const auto facts = facts_of_open()) {
       plan_.pair_age_worst = facts->pair_age_worst;
       plan_.pair_age_mean = facts->pair_age_mean;
       plan_.senders_below_p = facts->senders_below_p;

@@ -22,12 +22,16 @@
 #include <string>
 #include <vector>
 
-#include "sync/engine.h"
-#include "sync/policy.h"
-#include "sync/view.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "sync/driver.h"
+#include "plan/compile.h"
+#include "plan/policy.h"
+#include "plan/view.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
+
+/// Makes a rank's program of a view; compile() of the policy, or a test's own.
+using Compile = std::function<Result<Program>(const View&, Rank)>;
 
 struct AgentConfig {
   Policy policy;
@@ -35,12 +39,13 @@ struct AgentConfig {
   Duration timeout{std::chrono::seconds(10)};
   /// Links of every rank, known alike to all ranks before the agent starts.
   std::vector<Kbps> tx_kbps, rx_kbps;
+  Compile compile = {};
 };
 
 /// One rank's part of the agreement: a state machine that step() moves. The control thread only.
 class ViewAgent {
  public:
-  ViewAgent(Rendezvous& store, Engine& engine, AgentConfig config);
+  ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config);
 
   /// Does what can be done now. Error: this rank must leave the job; the text says why.
   Result<void> step(TimePoint now);
@@ -75,6 +80,7 @@ class ViewAgent {
   Result<void> propose();
   Result<void> commit();
   Result<void> follow(TimePoint now);
+  Result<ScheduleFacts> facts_of_open() const;
   Result<void> take_proposal(const Bytes& bytes, TimePoint now);
   void lose(Rank rank, TimePoint now);
   std::string verdict_key() const;
@@ -90,7 +96,7 @@ class ViewAgent {
   std::string name() const;
 
   Rendezvous& store_;
-  Engine& engine_;
+  Driver& driver_;
   AgentConfig config_;
   std::uint32_t epoch_ = 0;
   std::uint32_t verdicts_ = 0;  ///< Evictions taken in so far.

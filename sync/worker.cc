@@ -6,11 +6,14 @@
 #include <thread>
 
 #include "sync/control_thread.h"
+#include "sync/hosted_store.h"
+#include "sync/join.h"
 #include "sync/links.h"
-#include "sync/policy_coherence.h"
+#include "plan/policy_coherence.h"
 #include "sync/roster.h"
-#include "sync/steps/stepper.h"
-#include "transport/open.h"
+#include "base/quiet_thread.h"
+#include "sync/rank_runtime.h"
+#include "transport/backends/choose.h"
 
 namespace selmcast {
 
@@ -21,65 +24,42 @@ constexpr Duration kIdleSleep = std::chrono::milliseconds(20);
 /// Setting up takes memory and device time that rounds do not.
 constexpr int kStartTimeouts = 3;
 
-/// The engine's rounds as the stepper sees them.
-class EngineRounds final : public Rounds {
- public:
-  explicit EngineRounds(Engine& engine) : engine_(engine) {}
-  void push() override {
-    engine_.push();
-    ++pushed_;
-  }
-  void push_part(std::size_t first, std::size_t count) override {
-    engine_.push({first, count});
-    ++pushed_;
-  }
-  bool settled() const noexcept override {
-    return engine_.exchanges_closed() == pushed_ || engine_.failed();
-  }
-  Result<RoundReport> wait() override { return engine_.wait(); }
-  Result<void> pass(bool last, std::vector<RoundReport>& ended) override {
-    last ? engine_.push_last() : engine_.push();
-    ++pushed_;
-    auto closed = engine_.wait();
-    if (!closed) return std::move(closed).error();
-    ended.insert(ended.end(), engine_.ended().begin(), engine_.ended().end());
-    return {};
-  }
-
- private:
-  Engine& engine_;
-  std::uint32_t pushed_ = 0;
-};
-
 class JoinedWorker final : public Worker {
  public:
-  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<Rendezvous> store)
-      : config_(std::move(config)), policy_(std::move(policy)), store_(std::move(store)) {}
-  ~JoinedWorker() override { shut_down(false); }
+  JoinedWorker(WorkerConfig config, Policy policy, std::unique_ptr<StoreServer> server,
+               std::unique_ptr<Rendezvous> store)
+      : config_(std::move(config)),
+        policy_(std::move(policy)),
+        server_(std::move(server)),
+        store_(std::move(store)) {}
+  ~JoinedWorker() override {
+    shut_down(false);
+    end_store(false);
+  }
 
-  Result<void> open();
+  Result<void> open(const StoreAddress& at);
   Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
   void push_layer(std::size_t layer) override {
     SELMCAST_CHECK(control_ != nullptr && layers_ > 0, "push_layer() comes after add_layers()");
-    engine_->push_layer(layer);
+    runtime_->driver().push_layer(layer);
   }
   Result<void> wait_layer(std::size_t layer) override;
   void push() override {
     SELMCAST_CHECK(control_ != nullptr, "push() comes after add_parameters() has succeeded");
-    stepper_->push();
+    runtime_->stepper().push();
   }
   Result<RoundReport> wait() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->wait();
+    return runtime_->stepper().wait();
   }
   Result<std::vector<RoundReport>> step() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->step();
+    return runtime_->stepper().step();
   }
   Result<std::vector<RoundReport>> finish() override {
     if (auto ok = started(); !ok) return std::move(ok).error();
-    return stepper_->finish();
+    return runtime_->stepper().finish();
   }
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
@@ -90,11 +70,8 @@ class JoinedWorker final : public Worker {
   std::vector<std::string> notices() const override {
     std::vector<std::string> out = policy_.notices;
     if (transport_ == nullptr) return out;
+    if (!notice_.empty()) out.push_back(notice_);
     for (std::string& notice : transport_->notices()) out.push_back(std::move(notice));
-    if (engine_ == nullptr) return out;
-    if (std::string notice = engine_->landing_notice(); !notice.empty()) {
-      out.push_back(std::move(notice));
-    }
     return out;
   }
   std::string transport_name() const override { return transport_->capabilities().name; }
@@ -107,10 +84,13 @@ class JoinedWorker final : public Worker {
   /// Error: rounds and meetings come after add_parameters() or add_layers() has succeeded.
   Result<void> started() const;
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
-  EngineConfig engine_config(std::span<const std::size_t> layers) const;
+  DriverConfig driver_config() const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
+  Result<void> start_threads();
   void drive();
+  Error on_its_way(Error error) const;
   void shut_down(bool goodbye);
+  void end_store(bool goodbye);
   Result<void> add_values(const Rendezvous& store, const std::string& key,
                           std::span<const std::byte> ranks, std::vector<double>& sums) const;
   Result<void> barrier(const std::string& key, Bytes value, const std::string& what,
@@ -118,22 +98,33 @@ class JoinedWorker final : public Worker {
 
   WorkerConfig config_;
   Policy policy_;
-  std::unique_ptr<Rendezvous> store_;  ///< Until the control thread takes it.
+  std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
+  std::unique_ptr<Rendezvous> store_;  ///< Until all ranks start and the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
   std::unique_ptr<Transport> transport_;
-  std::unique_ptr<Engine> engine_;
-  std::optional<EngineRounds> rounds_;
-  std::optional<Stepper> stepper_;
+  std::string notice_;  ///< What transport=auto chose and why.
+  std::string way_;     ///< Which interface was taken and why, where none was named.
+  DriverRounds rounds_;
+  std::unique_ptr<RankRuntime> runtime_;
   std::unique_ptr<ControlThread> control_;
+  bool added_ = false;
   std::size_t layers_ = 0;                      ///< 0: all are handed over together.
   std::map<std::string, std::uint32_t> means_;  ///< Calls of mean_of(), by tag.
   std::atomic<bool> stop_driver_{false};        ///< Release in shut_down(), acquire in drive().
-  std::thread driver_;
+  std::thread thread_;  ///< The driver's.
 };
 
-Result<void> JoinedWorker::open() {
+/// An address that others cannot reach is often one of the wrong interface.
+Error JoinedWorker::on_its_way(Error error) const {
+  if (way_.empty()) return error;
+  error.message += "; on rank " + std::to_string(config_.rank) + " " + way_ +
+                   " (WorkerConfig::interface, --interface name another)";
+  return error;
+}
+
+Result<void> JoinedWorker::open(const StoreAddress& at) {
   auto job = agree_on_job(*store_, config_.timeout);
   if (!job) return std::move(job).error();
   job_ = *job;
@@ -143,10 +134,12 @@ Result<void> JoinedWorker::open() {
   open.world = config_.world;
   open.interface = config_.interface;
   open.mtu = config_.mtu;
-  open.landing = policy_.mix == MixKind::cumulative;
-  auto transport = open_transport(config_.transport, open);
-  if (!transport) return std::move(transport).error();
-  transport_ = std::move(transport).value();
+  auto chosen =
+      choose_transport(*store_, at, {config_.transport, open, host_identity(), config_.timeout});
+  if (!chosen) return std::move(chosen).error();
+  transport_ = std::move(chosen->transport);
+  notice_ = std::move(chosen->notice);
+  way_ = std::move(chosen->way);
   const auto& caps = transport_->capabilities();
   auto roster = exchange_roster(*store_,
                                 RosterEntry{caps.name, to_string(policy_), host_identity(),
@@ -154,8 +147,11 @@ Result<void> JoinedWorker::open() {
                                 config_.timeout);
   if (!roster) return std::move(roster).error();
   roster_ = std::move(roster).value();
+  if (chosen->only_here) {
+    if (auto ok = check_one_host(roster_); !ok) return on_its_way(std::move(ok).error());
+  }
   auto links = agree_on_links(*store_, *transport_, roster_, config_, job_);
-  if (!links) return std::move(links).error();
+  if (!links) return on_its_way(std::move(links).error());
   links_ = std::move(links).value();
   return {};
 }
@@ -169,12 +165,11 @@ Result<void> JoinedWorker::add_layers(std::span<float> gradients,
   return added;
 }
 
-EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) const {
-  EngineConfig config = selmcast::engine_config(policy_);
+DriverConfig JoinedWorker::driver_config() const {
+  DriverConfig config = selmcast::driver_config(policy_);
   config.job = static_cast<std::uint32_t>(job_);
   config.self = config_.rank;
   config.world = config_.world;
-  config.layers.assign(layers.begin(), layers.end());
   config.deterministic = config_.deterministic;
   config.timeout = config_.timeout;
   config.loss = config_.loss;
@@ -188,52 +183,53 @@ EngineConfig JoinedWorker::engine_config(std::span<const std::size_t> layers) co
 
 Result<void> JoinedWorker::set_up(std::span<float> parameters,
                                   std::span<const std::size_t> layers) {
-  engine_ = std::make_unique<Engine>(*transport_, engine_config(layers));
-  rounds_.emplace(*engine_);
-  try {
-    stepper_.emplace(policy_, parameters, *rounds_, config_.seed, config_.rank, config_.world);
-  } catch (const std::bad_alloc&) {
-    return unavailable(
-        "no memory for the policy's mix, which keeps " +
-        std::to_string(policy_.model_copies(config_.world)) + " copies of " +
-        std::to_string(parameters.size_bytes()) +
-        " bytes beside the parameters; use fewer ranks on this host or a smaller set");
-  }
-  engine_->set_keyed(stepper_->keyed());
-  engine_->set_table(stepper_->table());
+  added_ = true;
   std::vector<PeerAddress> peers;
   for (const auto& entry : roster_) peers.push_back(entry.address);
-  return engine_->set_up(peers, stepper_->stream());
+  auto runtime = RankRuntime::make(*transport_, {policy_, driver_config()}, peers, parameters,
+                                   layers, rounds_);
+  if (!runtime) return std::move(runtime).error();
+  runtime_ = std::move(runtime).value();
+  return {};
 }
 
 Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
-  if (engine_ != nullptr) {
+  if (added_) {
     return bad_input("rank " + std::to_string(config_.rank) +
                      ": parameters are added once to a Worker; join the job anew after a failure");
   }
   if (parameters.empty()) return bad_input("the parameter set is empty");
-  if (auto ok = check_memory(policy_, config_.world, parameters.size_bytes()); !ok) return ok;
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
-  auto started =
-      agree_on_start(*store_, set_up(parameters, layers), kStartTimeouts * config_.timeout);
+  auto able = set_up(parameters, layers);
+  if (able) able = start_threads();
+  auto started = agree_on_start(*store_, able, kStartTimeouts * config_.timeout);
   if (!started) return started;
-  driver_ = std::thread([this] { drive(); });
-  control_ = std::make_unique<ControlThread>(
-      std::move(store_), *engine_,
-      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  control_->begin(std::move(store_));
   auto ready = control_->run_until(
       [](Rendezvous&, const ViewAgent& agent) {
         return agent.epoch() > 0 ? std::optional(Result<void>()) : std::nullopt;
       },
       kStartTimeouts * config_.timeout, "for the first view of the job");
-  if (!ready) return ready;
+  if (!ready) return on_its_way(std::move(ready).error());
   // Switches learn of new members with a delay; frames sent before would be lost or flooded.
   std::this_thread::sleep_for(transport_->capabilities().join_settle);
   return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
 }
 
+/// Before the agreement to start: a rank that gets no thread is then one that could not start.
+Result<void> JoinedWorker::start_threads() {
+  control_ = std::make_unique<ControlThread>(
+      *store_, runtime_->driver(),
+      AgentConfig{policy_, config_.seed, config_.timeout, links_.tx_kbps, links_.rx_kbps});
+  if (auto ok = control_->start(); !ok) return ok;
+  const int error = start_quiet(thread_, [this] { drive(); });
+  if (error == 0) return {};
+  return failed("rank " + std::to_string(config_.rank) + ": " +
+                no_thread("to move its bytes", error));
+}
+
 Result<void> JoinedWorker::started() const {
-  if (control_ != nullptr) return {};
+  if (control_ != nullptr && store_ == nullptr) return {};
   return bad_input("rank " + std::to_string(config_.rank) +
                    " has no parameters: add_parameters() or add_layers() comes first, and must "
                    "have succeeded");
@@ -245,15 +241,15 @@ Result<void> JoinedWorker::wait_layer(std::size_t layer) {
     return bad_input("wait_layer(): layer " + std::to_string(layer) +
                      " does not exist; there are " + std::to_string(layers_));
   }
-  return engine_->wait_layer(layer);
+  return runtime_->driver().wait_layer(layer);
 }
 
 void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
-    if (engine_->progress(clock.now()) > 0) continue;
+    if (runtime_->driver().progress(clock.now()) > 0) continue;
     const Duration until =
-        engine_->next_timer() == kNever ? kIdleSleep : engine_->next_timer() - clock.now();
+        runtime_->driver().next_timer() == kNever ? kIdleSleep : runtime_->driver().next_timer() - clock.now();
     if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
   }
 }
@@ -338,48 +334,78 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 }
 
 Result<void> JoinedWorker::leave() {
-  if (control_ == nullptr) {
-    if (store_ != nullptr) store_->leave();
+  if (store_ != nullptr) {
+    store_->leave();
+    end_store(true);
     return {};
   }
   // Others may still need repairs and acknowledgements of the last round from this rank.
   auto met = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
   shut_down(met.has_value());
+  end_store(met.has_value());
   return met;
 }
 
 void JoinedWorker::shut_down(bool goodbye) {
   if (control_ != nullptr) control_->stop(goodbye);
-  if (driver_.joinable()) {
+  if (thread_.joinable()) {
     stop_driver_.store(true, std::memory_order_release);
     transport_->wake();
-    driver_.join();
+    thread_.join();
   }
+}
+
+void JoinedWorker::end_store(bool goodbye) {
+  if (server_ == nullptr) return;
+  // Others take it that this rank is lost as soon as it goes without goodbye, not when its store
+  // does.
+  if (!goodbye) server_->declare_lost(config_.rank);
+  const Duration patience =
+      goodbye ? config_.timeout : std::min<Duration>(config_.timeout, kLastWords);
+  wait_for_departure(*server_, config_.world, patience);
+  server_.reset();
+}
+
+}  // namespace
+
+namespace {
+
+Result<void> check_place(const WorkerConfig& config) {
+  if (config.world > 0 && config.rank < config.world) return {};
+  return bad_input("rank " + std::to_string(config.rank) + " does not exist in a world of " +
+                   std::to_string(config.world) + " ranks (0.." +
+                   std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Worker>> Worker::join(const WorkerConfig& config) {
-  if (config.world == 0 || config.rank >= config.world) {
-    return bad_input("rank " + std::to_string(config.rank) + " does not exist in a world of " +
-                     std::to_string(config.world) + " ranks (0.." +
-                     std::to_string(config.world == 0 ? 0 : config.world - 1) + ")");
-  }
-  auto policy = parse_policy(config.policy);
+  if (auto ok = check_place(config); !ok) return std::move(ok).error();
+  auto policy = parse_policy(config.policy, config.world);
   if (!policy) return std::move(policy).error();
-  if (auto ok = check_policy(*policy, config.world); !ok) return std::move(ok).error();
-  if (config.deterministic && policy->free()) {
+  return join_job(config, std::move(policy).value());
+}
+
+Result<std::unique_ptr<Worker>> join_job(const WorkerConfig& config, Policy policy) {
+  if (auto ok = check_place(config); !ok) return std::move(ok).error();
+  if (config.deterministic && policy.free()) {
     return bad_input(
         "--deterministic: under pace=ssp and async it depends on time what is merged together; use "
         "pace=bsp, or leave it out");
   }
-  auto address = parse_store_address(config.rendezvous);
+  auto address = parse_rendezvous(config.rendezvous);
   if (!address) return std::move(address).error();
+  std::unique_ptr<StoreServer> server;
+  if (config.rank == 0 && config.host_store) {
+    auto hosted = host_store(*address, config.world, "set WorkerConfig::host_store = false");
+    if (!hosted) return std::move(hosted).error();
+    server = std::move(hosted).value();
+  }
   auto store = connect_store(*address, config.rank, config.world, config.timeout);
   if (!store) return std::move(store).error();
-  auto worker =
-      std::make_unique<JoinedWorker>(config, std::move(policy).value(), std::move(store).value());
-  if (auto ok = worker->open(); !ok) return std::move(ok).error();
+  auto worker = std::make_unique<JoinedWorker>(config, std::move(policy), std::move(server),
+                                               std::move(store).value());
+  if (auto ok = worker->open(*address); !ok) return std::move(ok).error();
   return std::unique_ptr<Worker>(std::move(worker));
 }
 

@@ -78,20 +78,21 @@ struct RemoteMemory {
 struct ReadRequest {
   EndpointId peer = 0;
   RemoteMemory from;
-  std::byte* into = nullptr;  ///< Within `region`, one of register_landing().
+  std::byte* into = nullptr;  ///< Within `region`, one of RemoteReads::register_target().
   RegionId region = 0;
   std::uint32_t bytes = 0;
   std::uint64_t user = 0;  ///< Comes back in the completion.
 };
 
-/// A receive of a landing queue (Transport::join_landing()): of the frame that comes to it, the
+/// A receive that names a place (PlacedReceives::post_placed()): of the frame that comes to it, the
 /// first `header_bytes` go to a buffer of the transport, the next `bytes` to `place`, and what is
 /// left to the buffer again.
 struct LandingRequest {
   std::uint32_t header_bytes = 0;
-  std::uint32_t bytes = 0;     ///< With the header at most Capabilities::max_frame_bytes.
-  std::byte* place = nullptr;  ///< Within `region`, one of register_landing(). Null: all of the
-                               ///< frame goes to the buffer.
+  std::uint32_t bytes = 0;  ///< With the header at most Capabilities::max_frame_bytes.
+  /// Within `region`, one of PlacedReceives::register_places(). Null: all of the frame goes to the
+  /// buffer.
+  std::byte* place = nullptr;
   RegionId region = 0;
   std::uint64_t user = 0;  ///< Not 0; comes back in the completion.
 
@@ -117,14 +118,11 @@ struct Completion {
   std::uint32_t frame_bytes = 0;  ///< receive: every frame has this size but the last.
   const std::byte* data = nullptr;
   std::uint64_t user = 0;
-  // receive, of a landing queue; otherwise `user` and these are 0. `landed_bytes` bytes of the
-  // frame are at `landed` and not in `data`, where their room is at `room`.
+  // receive, of post_placed(); otherwise `user` and these are 0. `landed_bytes` bytes of the frame
+  // are at `landed` and not in `data`, where their room is at `room`.
   std::byte* landed = nullptr;
   std::byte* room = nullptr;
   std::uint32_t landed_bytes = 0;
-  /// receive: when the device took it in, in nanoseconds on a clock of its own, of which only
-  /// differences mean something; 0 without Capabilities::arrival_times.
-  std::uint64_t device_ns = 0;
 
   /// Of a frame of `bytes` in `frame`, which took the receive `landing`.
   void set_landed(const LandingRequest& landing, std::byte* frame) noexcept {

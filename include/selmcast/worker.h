@@ -20,13 +20,23 @@ struct LinkTable {
 };
 
 struct WorkerConfig {
-  std::string rendezvous;  ///< `tcp://HOST:PORT` or `file:PATH`; a store must listen there.
+  /// `tcp://HOST:PORT` or `file:PATH`: where the ranks find each other, the same for all. HOST is
+  /// an address of rank 0's host, or of the one where `selmcast store` runs.
+  std::string rendezvous;
+  /// Rank 0's Worker serves the rendezvous itself, until the other ranks have left. False: another
+  /// process does (`selmcast store`, a launcher). The other ranks ignore it.
+  bool host_store = true;
   Rank rank = 0;
   std::uint32_t world = 1;
-  std::string transport = "auto";  ///< auto, shm, uring.
-  std::string interface;           ///< Network interface or RDMA device; empty picks one.
+  /// shm, uring, verbs, or auto: what another rank names; else shm, if all ranks are on one host,
+  /// can map each other's memory and name neither interface nor mtu; else verbs, if every rank has
+  /// a usable RDMA device; else uring. notices() say which and why.
+  std::string transport = "auto";
+  /// Network interface or RDMA device; empty takes the one by which the kernel reaches the store's
+  /// host (lo only if the store is on this one).
+  std::string interface;
   std::uint32_t mtu = 0;           ///< Upper bound on the packet size; 0 takes the interface's.
-  std::string policy;              ///< Policy string; empty = every axis at its default.
+  std::string policy;              ///< Policy string; empty = the default, the name `auto`.
   std::optional<LinkTable> links;  ///< Absent: the links are probed while joining.
   Duration timeout{std::chrono::seconds(10)};  ///< Longest wait for a peer that makes no progress.
   double loss = 0.0;           ///< Share of received data frames to drop (a test aid).
@@ -47,22 +57,17 @@ struct RoundReport {
   std::uint64_t tx_bytes = 0;  ///< All, control frames included.
   std::uint64_t rx_payload_bytes = 0;
   std::uint64_t foreign_frames = 0;  ///< From ranks whose receiver this rank was not.
-  /// The same while views change, and under groups=sender:b while the sender's group is joined for
-  /// another round; not counted above. New groups are joined before old ones are left.
+  /// The same while views change; not counted above. New groups are joined before old ones are
+  /// left.
   std::uint64_t transition_frames = 0;
-  std::uint64_t repaired_frames = 0;  ///< That this rank sent again.
-  std::uint64_t read_frames = 0;      ///< Missing ones that it read from their senders' memory.
-  // mix=cumulative over verbs: fresh frames that the device wrote to their places in this process's
-  // memory, and frames that it wrote to the place of another one.
-  std::uint64_t landed_frames = 0;
-  std::uint64_t landed_bytes = 0;  ///< Their payload, of rx_payload_bytes.
-  std::uint64_t misplaced_frames = 0;
-  /// Received bytes that this process moved from where the device or kernel had put them; where
-  /// they are added up on the way, none.
-  std::uint64_t copied_bytes = 0;
+  std::uint64_t repaired_frames = 0;     ///< That this rank sent again.
+  std::uint64_t read_frames = 0;         ///< Missing ones that it read from their senders' memory.
   std::uint32_t membership_changes = 0;  ///< Groups joined and left since the last report.
   bool verified = false;                 ///< Every sender's digest matched what was merged.
   std::vector<Rank> given_up;            ///< Peers given up in this round (dead or silent).
+  /// All that this rank was to hear in the round has arrived; false: somebody whom it hears was
+  /// given up, and what it holds is the mean over the others where that one's part is missing.
+  bool complete = true;
 };
 
 /// What the epoch in force says about the whole job.
@@ -77,7 +82,7 @@ struct PlanReport {
   double k_rate_share = 1.0;           ///< Planned rate over the rate that would hold without k.
   std::uint32_t joins = 0;             ///< Groups that all members together joined for this epoch.
   std::uint32_t member_joins_max = 0;  ///< Most of one member.
-  /// Most that one member joins from one round to the next (groups=sender:b; otherwise 0).
+  /// Most that one member joins from one round to the next (pace=ssp:s,eta; otherwise 0).
   std::uint32_t joins_per_round_max = 0;
 };
 
@@ -85,15 +90,15 @@ struct PlanReport {
 /// bytes.
 class Worker {
  public:
-  /// Blocks until all ranks joined, at most `timeout`. Errors name the rank, address or field.
+  /// Blocks until all ranks joined, at most `timeout`, in whatever order they start. Errors name
+  /// the rank, address or field.
   static Result<std::unique_ptr<Worker>> join(const WorkerConfig& config);
   virtual ~Worker() = default;
 
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
   /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
-  /// keeps three copies, mix=lgp (six), mix=stale (one) and mix=cumulative (world + 4, and
-  /// over verbs up to world - 1 more).
+  /// keeps three copies, mix=lgp (six) and mix=stale (one).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Instead, for gradients that come layer by layer (mix=sgd pace=bsp, order=fifo or priority):
@@ -134,10 +139,10 @@ class Worker {
   virtual Result<std::vector<RoundReport>> step() = 0;
   /// After the last step(), by every rank: the rounds that merge what is left (see mix=compensate:
   /// all ranks that lived to the end then hold equal parameters, or differ by what a rank that died
-  /// in the very last round had sent; mix=stale: the mean of all; mix=cumulative: k rounds, and all
-  /// are equal). Under overlap it waits for the ranks that still step; under bsp and periodic all
-  /// ranks must have stepped equally often. Under ssp and async it sends the last steps, waits
-  /// until all live ranks have come here, merges, and nothing but leave() may follow.
+  /// in the very last round had sent; mix=stale: the mean of all). Under overlap it waits for the
+  /// ranks that still step; under bsp and periodic all ranks must have stepped equally often. Under
+  /// ssp and async it sends the last steps, waits until all live ranks have come here, merges, and
+  /// nothing but leave() may follow.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;
@@ -155,7 +160,9 @@ class Worker {
   virtual Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) = 0;
   /// Publishes bytes under `result/<rank>/<tag>` for whoever hosts the store.
   virtual Result<void> publish(std::string tag, std::span<const std::byte> value) = 0;
-  /// Leaves the job in good order. The destructor without it counts as a loss of this rank.
+  /// Leaves the job in good order. The destructor without it counts as a loss of this rank. Where
+  /// this rank hosts the store, returns when all others have left or are lost, after at most one
+  /// `timeout` more (the destructor alone: 2 s); those who are still there then lose the store.
   virtual Result<void> leave() = 0;
 };
 

@@ -30,7 +30,7 @@ std::optional<std::size_t> member_of(const Program& program, Rank rank) noexcept
 }
 }  // namespace
 
-OnlineRounds::OnlineRounds(FramePort& port, const EngineConfig& config, const StreamShape& shape,
+OnlineRounds::OnlineRounds(FramePort& port, const DriverConfig& config, const StreamShape& shape,
                            const Clocks& clocks)
     : port_(port),
       self_(config.self),
@@ -120,7 +120,7 @@ void OnlineRounds::ask(TimePoint now) noexcept {
     }
     return;
   }
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
+  std::array<std::byte, kControlPayloadMax> payload;
   const std::size_t bytes = encode_marks(marks_, payload);
   const FrameHeader header{.kind = FrameKind::request,
                            .epoch = program.epoch,
@@ -163,7 +163,7 @@ void OnlineRounds::choose_alone() noexcept {
 }
 
 std::span<const LaneSpec> OnlineRounds::depart(TimePoint now) noexcept {
-  const auto& planned = epoch_->lanes[0];
+  const auto& planned = epoch_->ways_of(0, 0).lanes;
   if (!epoch_->program.online || planned.empty()) return planned;
   lane_[0].destination = planned[0].destination;
   stage_ = Stage::sending;
@@ -211,7 +211,7 @@ void OnlineRounds::tell(const SendSession& sender, TimePoint now) noexcept {
     }
     return;
   }
-  std::array<std::byte, FramePort::kControlPayloadMax> payload;
+  std::array<std::byte, kControlPayloadMax> payload;
   const std::size_t bytes = encode_marks(marks_, payload);
   const FrameHeader header{.kind = FrameKind::request,
                            .epoch = program.epoch,
@@ -315,7 +315,7 @@ bool OnlineRounds::send_plans(SendSession* sender, TimePoint now) noexcept {
       if (m.round == round_) take(number, self_, rate, sender, now);
       continue;
     }
-    std::array<std::byte, FramePort::kControlPayloadMax> payload;
+    std::array<std::byte, kControlPayloadMax> payload;
     const std::size_t bytes = encode_plan(rate, chosen_, payload);
     const FrameHeader header{
         .kind = FrameKind::plan, .epoch = m.epoch, .round = m.round, .offset = number};

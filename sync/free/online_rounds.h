@@ -15,9 +15,9 @@
 
 #include "multicast/selection_frame.h"
 #include "multicast/send_session.h"
-#include "sync/engine.h"
+#include "sync/rounds/epoch_state.h"
 #include "sync/free/clocks.h"
-#include "sync/online/controller.h"
+#include "plan/online/controller.h"
 
 namespace selmcast {
 
@@ -25,7 +25,7 @@ namespace selmcast {
 /// multicasts start and end.
 class OnlineRounds {
  public:
-  OnlineRounds(FramePort& port, const EngineConfig& config, const StreamShape& shape,
+  OnlineRounds(FramePort& port, const DriverConfig& config, const StreamShape& shape,
                const Clocks& clocks);
 
   /// The epoch of this rank's next rounds.

@@ -100,9 +100,9 @@ void SlimCoordinates::block(std::uint32_t turn) {
   }
 }
 
-std::uint32_t SlimCoordinates::fingerprint(std::uint32_t count) const noexcept {
+std::uint32_t SlimCoordinates::fingerprint() const noexcept {
   std::uint64_t mixed = 0;
-  for (std::uint32_t i = 0; i < count; ++i) mixed = mix_seed(mixed ^ indices_[i]);
+  for (const auto c : indices_) mixed = mix_seed(mixed ^ c);
   return static_cast<std::uint32_t>(mixed >> 42U);
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/policy.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 
@@ -14,9 +14,6 @@ namespace selmcast {
 /// Communication-Efficient Distributed Deep Learning", AAMAS 2018): a *core* of the coordinates
 /// that matter most by magnitude and change, and an *explorer* of others. All ranks choose the same
 /// set from equal parameters and one seed, so no index ever travels.
-///
-/// With SlimShares::indexed, as in the paper, each rank explores coordinates of its own (give each
-/// a seed of its own) and only the core is common; then indices travel.
 ///
 /// The explorer walks through all coordinates in a shuffled order instead of drawing each round
 /// anew: as random, but every coordinate's turn comes (see rounds_per_walk()).
@@ -46,10 +43,8 @@ class SlimCoordinates {
 
   /// Of the last next() or block(); no coordinate twice. The core comes first.
   std::span<const std::uint32_t> indices() const noexcept { return indices_; }
-  /// Of the first `count` of the set, for comparing ranks: below 2^22, so that float32 means of it
-  /// are exact enough.
-  std::uint32_t fingerprint(std::uint32_t count) const noexcept;
-  std::uint32_t fingerprint() const noexcept { return fingerprint(size_); }
+  /// Of the set, for comparing ranks: below 2^22, so that float32 means of it are exact enough.
+  std::uint32_t fingerprint() const noexcept;
 
  private:
   void choose_core(std::span<const float> agreed, std::span<const float> change);

@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -25,69 +25,31 @@ float largest(WireElement element) noexcept {
 }  // namespace
 
 DeltaExchange::DeltaExchange(std::span<float> parameters, double gamma,
-                             std::optional<SlimShares> slim, std::uint64_t seed, Rank rank,
+                             std::optional<SlimShares> slim, std::uint64_t seed,
                              WireElement element)
     : parameters_(parameters),
       gamma_(static_cast<float>(gamma)),
-      keep_(!slim || slim->keep),
       element_(element),
-      seed_(seed),
-      rank_(rank),
+      seed_(mix_seed(seed)),
       values_(static_cast<std::uint32_t>(parameters.size())),
       agreed_(parameters.begin(), parameters.end()),
       own_(parameters.size(), 0.0F),
       base_(parameters.begin(), parameters.end()) {
   SELMCAST_CHECK(!parameters.empty() && parameters.size() < 0xFFFFFFFFU, "1 to 2^32 - 2 elements");
-  SELMCAST_CHECK(element == WireElement::f32 || !slim, "indices and fingerprints need float32");
+  SELMCAST_CHECK(element == WireElement::f32 || !slim, "fingerprints need float32");
   if (slim) {
-    if (slim->indexed) sums_.emplace(values_);
-    coordinates_.emplace(values_, *slim, walk_seed());
+    coordinates_.emplace(values_, *slim, seed_);
     under_way_.resize(coordinates_->size());
     change_.resize(parameters.size());
-    values_ = slim->indexed ? coordinates_->core_size() : coordinates_->size();
-    pairs_ = coordinates_->size() - values_;
+    values_ = coordinates_->size();
   }
-  pairs_at_ = (std::uint64_t{values_} + kWords + 1) / 2 * 2;
-  stream_.resize(pairs_ > 0 ? pairs_at_ + 2 * std::size_t{pairs_} : std::size_t{values_} + kWords);
-}
-
-/// Of the explorer's order: everybody's, or with indices this rank's own.
-std::uint64_t DeltaExchange::walk_seed() const noexcept {
-  return sums_ ? mix_seed(mix_seed(seed_) + 1 + rank_) : mix_seed(seed_);
-}
-
-void DeltaExchange::put_pairs() {
-  const auto explored = coordinates_->indices().subspan(values_);
-  auto* to = reinterpret_cast<std::byte*>(stream_.data() + pairs_at_);
-  for (std::uint32_t i = 0; i < pairs_; ++i, to += 8) {
-    const auto c = explored[i];
-    const float value = agreed_[c] + own_[c];
-    std::memcpy(to, &c, sizeof c);
-    std::memcpy(to + 4, &value, sizeof value);
-    sums_->add(c, value);
-    under_way_[values_ + i] = std::exchange(own_[c], 0.0F);
-  }
-}
-
-void DeltaExchange::merge_pairs(std::uint32_t ranks) {
-  for (std::uint32_t c = 0; c < agreed_.size(); ++c) {
-    const auto count = sums_->count(c);
-    if (count == 0) continue;
-    const auto before = static_cast<double>(agreed_[c]);
-    const double share = std::min(1.0, static_cast<double>(count) / ranks);
-    const double mean = sums_->mean(c);
-    const auto now = static_cast<float>(share < 1.0 ? before + share * (mean - before) : mean);
-    change_[c] = now - agreed_[c];
-    agreed_[c] = now;
-    sums_->clear(c);
-  }
+  stream_.resize(std::size_t{values_} + kWords);
 }
 
 /// The round merges nothing.
 void DeltaExchange::give_back() {
   const auto indices = coordinates_->indices();
   for (std::uint32_t i = 0; i < indices.size(); ++i) own_[indices[i]] += under_way_[i];
-  for (std::uint32_t c = 0; sums_ && c < agreed_.size(); ++c) sums_->clear(c);
 }
 
 void DeltaExchange::take_over() {
@@ -130,7 +92,7 @@ void DeltaExchange::choose() {
     coordinates_->block(--blocks_left_);
     // The set after the last block depends on nothing that differed before it.
     if (blocks_left_ == 0) {
-      coordinates_->restart(walk_seed());
+      coordinates_->restart(seed_);
       std::fill(change_.begin(), change_.end(), 0.0F);
     }
     return;
@@ -148,8 +110,6 @@ void DeltaExchange::depart(bool last) {
       stream_[i] = agreed_[c] + own_[c];
       under_way_[i] = std::exchange(own_[c], 0.0F);
     }
-    if (sums_) put_pairs();
-    if (!keep_) std::fill(own_.begin(), own_.end(), 0.0F);
   } else {
     for (std::uint32_t c = 0; c < values_; ++c) {
       stream_[c] = agreed_[c] + own_[c];
@@ -159,11 +119,14 @@ void DeltaExchange::depart(bool last) {
   }
   says_all_last_ = says_all_last_ && last;
   stream_[values_ + kLastWord] = !last ? 0.0F : says_all_last_ ? 2.0F : 1.0F;
+  // What this rank lacks others may have: as if the sets differed, nobody merges, and everything is
+  // exchanged again.
+  const float doubt = std::exchange(doubts_, false) ? 1.0F : 0.0F;
   stream_[values_ + kFingerprintWord] =
-      coordinates_ ? static_cast<float>(coordinates_->fingerprint(values_)) : 0.0F;
+      coordinates_ ? static_cast<float>(coordinates_->fingerprint()) + doubt : 0.0F;
 }
 
-void DeltaExchange::arrive(std::uint32_t ranks) {
+void DeltaExchange::arrive() {
   take_over();
   // Half of the least that one rank out of 65 535 can change a mean by.
   constexpr float kOne = 0.5F / 65'536.0F;
@@ -175,8 +138,7 @@ void DeltaExchange::arrive(std::uint32_t ranks) {
     return hand_back();
   }
   const auto indices = coordinates_->indices();
-  if (stream_[values_ + kFingerprintWord] !=
-      static_cast<float>(coordinates_->fingerprint(values_))) {
+  if (stream_[values_ + kFingerprintWord] != static_cast<float>(coordinates_->fingerprint())) {
     give_back();
     ++mismatches_;
     blocks_left_ = coordinates_->blocks();
@@ -188,7 +150,6 @@ void DeltaExchange::arrive(std::uint32_t ranks) {
     change_[c] = stream_[i] - agreed_[c];
     agreed_[c] = stream_[i];
   }
-  if (sums_) merge_pairs(ranks);
   hand_back();
 }
 

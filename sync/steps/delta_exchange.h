@@ -7,8 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "base/units.h"
-#include "sync/keyed_sums.h"
 #include "sync/steps/coordinates.h"
 
 namespace selmcast {
@@ -33,36 +31,28 @@ namespace selmcast {
 /// a unit of the type's last place.
 ///
 /// With Slim-DP's coordinates only those of a round travel; the others keep what the rank did to
-/// them in `own`, so nothing is lost (or, with SlimShares::keep off, loses it as the round departs:
-/// w is then overwritten by the agreed values there). The ranks' sets are compared by a fingerprint
+/// them in `own`, so nothing is lost. The ranks' sets are compared by a fingerprint
 /// in the stream: a round with different sets (after a death, see above) merges nothing, and the
 /// next blocks() rounds exchange everything once, in order.
-///
-/// With SlimShares::indexed only the core has places in the stream; what a rank explores follows as
-/// pairs of index and value and arrives in keyed sums, per coordinate from those that sent it. Of a
-/// coordinate that m of n ranks sent, agreed moves by m/n of the way to their mean: by the sum of
-/// their changes over n, as a parameter server applies what workers push, so that a change counts
-/// the same whichever round it travels in. (The mean itself would count it n/m times.)
 ///
 /// One thread at a time, and never during a round. Allocates in its constructor only.
 class DeltaExchange {
  public:
-  /// `parameters` must outlive the exchange. `seed` is the same on all ranks. `element` is the type
+  /// `parameters`, at most 2^32 - 2 (check_parameters() says so to users), must outlive the
+  /// exchange. `seed` is the same on all ranks. `element` is the type
   /// in which the rounds send the stream; one of 16 bits only without coordinates.
   DeltaExchange(std::span<float> parameters, double gamma, std::optional<SlimShares> slim,
-                std::uint64_t seed, Rank rank = 0, WireElement element = WireElement::f32);
+                std::uint64_t seed, WireElement element = WireElement::f32);
 
   /// Memory of the rounds: the values of one round and two words about the rank.
   std::span<float> stream() noexcept { return stream_; }
-  /// Where the rounds add pairs that others sent.
-  KeyedTail keyed() noexcept { return sums_ ? KeyedTail{pairs_at_, &*sums_} : KeyedTail{}; }
 
   /// Before a round: takes over what the application did to the parameters. `last`: this rank will
   /// do nothing more.
   void depart(bool last);
-  /// After it, in which `ranks` took part: merges. The application may have changed the parameters
+  /// After it: merges. The application may have changed the parameters
   /// in the meantime.
-  void arrive(std::uint32_t ranks);
+  void arrive();
   /// All ranks heard in the last round had said that they will do nothing more.
   bool all_last() const noexcept { return all_last_; }
   /// From now on this rank says that it has seen all_last() in a round that lacked nobody.
@@ -75,6 +65,9 @@ class DeltaExchange {
   std::uint32_t flush_rounds() const noexcept;
   /// Makes the next flush_rounds() rounds exchange every coordinate once.
   void begin_flush() noexcept;
+  /// The last round lacked something here: the next one merges nothing, at any rank, and counts as
+  /// one of different sets.
+  void doubt() noexcept { doubts_ = true; }
 
   std::span<const float> agreed() const noexcept { return agreed_; }
   /// Own changes that are neither merged nor under way, the application's last ones excluded.
@@ -87,26 +80,19 @@ class DeltaExchange {
   void round_off();
   void hand_back();
   void choose();
-  void put_pairs();
-  void merge_pairs(std::uint32_t ranks);
   void give_back();
-  std::uint64_t walk_seed() const noexcept;
 
   std::span<float> parameters_;
   float gamma_;
-  bool keep_;
   WireElement element_;
   std::uint64_t seed_;
-  Rank rank_;
-  std::uint32_t values_;           ///< Of one round that have places in the stream.
-  std::uint32_t pairs_ = 0;        ///< Of one round that travel with their indices.
-  std::uint64_t pairs_at_ = 0;     ///< Where they begin in the stream.
-  std::optional<KeyedSums> sums_;  ///< With indices only.
+  std::uint32_t values_;  ///< Of one round.
   std::optional<SlimCoordinates> coordinates_;
   std::vector<float> agreed_, own_, base_, stream_;
   std::vector<float> under_way_, change_;  ///< With coordinates only.
   std::uint32_t blocks_left_ = 0, mismatches_ = 0;
   bool all_last_ = false, says_all_last_ = false, ended_ = false;
+  bool doubts_ = false;
 };
 
 }  // namespace selmcast

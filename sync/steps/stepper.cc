@@ -7,7 +7,7 @@
 namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
-                 std::uint64_t seed, Rank rank, std::uint32_t world)
+                 std::uint64_t seed)
     : pace_(policy.pace),
       free_(policy.free()),
       limit_(policy.pace_steps),
@@ -15,12 +15,8 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
       rounds_(rounds),
       late_(policy.late_steps) {
   if (policy.mix == MixKind::stale) stale_.emplace(parameters);
-  if (policy.mix == MixKind::cumulative) {
-    cumulative_.emplace(parameters, world, rank);
-    rest_rounds_ = policy.resolved_k(world);
-  }
   if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, rank, policy.element);
+    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, policy.element);
   } else if (policy.pace == PaceKind::stages) {
     stages_.emplace(parameters, policy.stage_share);
   }
@@ -29,7 +25,6 @@ Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& roun
 void Stepper::depart(bool last) {
   if (exchange_) exchange_->depart(last);
   if (stale_) stale_->depart();
-  if (cumulative_) cumulative_->depart();
   carried_ = std::exchange(steps_, 0);
   rounds_.push();
   under_way_ = true;
@@ -49,9 +44,8 @@ Result<RoundReport> Stepper::wait() {
   // All hear all, so those who heard this rank are those it heard; a rank that dies in the round
   // leaves the frames that came, and one rank more or less counts in a weight.
   const auto ranks = static_cast<std::uint32_t>(report->receivers.size()) + 1;
-  if (exchange_) exchange_->arrive(ranks);
+  if (exchange_) exchange_->arrive();
   if (stale_) stale_->arrive(ranks, late_);
-  if (cumulative_) cumulative_->arrive();
   return report;
 }
 
@@ -170,18 +164,27 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     do {
       if (auto ok = run(true); !ok) return std::move(ok).error();
       // What a server would have handed out is this rank's own word where the server died.
-      if (exchange_->all_last() && reports.back().given_up.empty()) exchange_->say_all_last();
+      if (exchange_->all_last() && reports.back().complete) exchange_->say_all_last();
     } while (!exchange_->ended());
   } else if (steps_ > 0) {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }
-  for (std::uint32_t r = 0; r < rest_rounds_; ++r) {
-    if (auto ok = run(false); !ok) return std::move(ok).error();
-  }
   if (!exchange_ || exchange_->flush_rounds() == 0) return reports;
-  exchange_->begin_flush();
-  for (std::uint32_t r = exchange_->flush_rounds(); r > 0; --r) {
-    if (auto ok = run(true); !ok) return std::move(ok).error();
+  // Once more where a rank that died had been heard by some of the others only. What was lost in the
+  // last of the rounds is told in a round of the view without the dead one: the second one after it.
+  constexpr std::uint32_t kConfirming = 2;
+  for (bool again = true; again;) {
+    again = false;
+    exchange_->begin_flush();
+    for (std::uint32_t r = exchange_->flush_rounds() + kConfirming; r > 0; --r) {
+      const auto mismatches = exchange_->mismatches();
+      if (auto ok = run(true); !ok) return std::move(ok).error();
+      if (!reports.back().complete) {
+        exchange_->doubt();
+      } else if (exchange_->mismatches() != mismatches) {
+        again = true;
+      }
+    }
   }
   return reports;
 }

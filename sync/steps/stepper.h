@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "selmcast/worker.h"
-#include "sync/policy.h"
-#include "sync/steps/cumulative_mix.h"
+#include "plan/policy.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
 #include "sync/steps/stale_merge.h"
@@ -45,22 +44,13 @@ class Rounds {
 class Stepper {
  public:
   /// `parameters` and `rounds` must outlive the stepper; `seed` is the same on all ranks.
-  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed,
-          Rank rank = 0, std::uint32_t world = 1);
+  Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds, std::uint64_t seed);
 
   /// Memory that the rounds send from and mix into.
   std::span<float> stream() noexcept {
     if (stages_) return stages_->stream();
     if (stale_) return stale_->stream();
-    if (cumulative_) return cumulative_->stream();
     return exchange_ ? exchange_->stream() : parameters_;
-  }
-
-  KeyedTail keyed() noexcept { return exchange_ ? exchange_->keyed() : KeyedTail{}; }
-
-  /// Null but with mix=cumulative.
-  std::shared_ptr<SenderTable> table() const noexcept {
-    return cumulative_ ? cumulative_->table() : nullptr;
   }
 
   /// The application has changed the parameters by one step. The reports of the rounds that were
@@ -68,9 +58,8 @@ class Stepper {
   Result<std::vector<RoundReport>> step();
   /// After the last step: rounds until every rank has come here and all own changes are merged
   /// (bsp, periodic: at most one, for the steps since the last; the ranks must have done equally
-  /// many; mix=stale: one more, which leaves all ranks the plain mean; mix=cumulative: k rounds, in
-  /// which each hears each). With mix=compensate all ranks that lived to the end then hold equal
-  /// parameters.
+  /// many; mix=stale: one more, which leaves all ranks the plain mean). With mix=compensate all
+  /// ranks that lived to the end then hold equal parameters.
   Result<std::vector<RoundReport>> finish();
   /// One round of everything done so far, whatever the pace.
   Result<RoundReport> synchronize();
@@ -99,8 +88,6 @@ class Stepper {
   std::optional<StageExchange> stages_;
   std::uint32_t late_;  ///< Steps from a departure to its merge (mix=stale).
   std::optional<StaleMerge> stale_;
-  std::optional<CumulativeMix> cumulative_;
-  std::uint32_t rest_rounds_ = 0;  ///< Until everyone has heard everyone (mix=cumulative).
   std::uint32_t steps_ = 0, carried_ = 0;
   bool under_way_ = false;
 };

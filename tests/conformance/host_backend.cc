@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "tests/conformance/fixture.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast::conformance {
 namespace {
@@ -126,7 +126,6 @@ Result<std::unique_ptr<Harness>> open_ranks(const std::string& name,
     config.job = job;
     config.rank = static_cast<Rank>(rank);
     config.world = static_cast<std::uint32_t>(count);
-    config.groups_max = 16;
     return config;
   };
   auto harness = std::make_unique<HostHarness>();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/conformance/harness.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast::conformance {
 

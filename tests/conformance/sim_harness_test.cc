@@ -1,6 +1,6 @@
 // The simulator, plain and behind the faulty decorator, as backends of the conformance suite.
 #include "tests/conformance/fixture.h"
-#include "transport/faulty_transport.h"
+#include "tests/faulty/faulty_transport.h"
 #include "transport/sim/sim_network.h"
 
 namespace selmcast::conformance {

@@ -59,6 +59,25 @@ class Usage(unittest.TestCase):
         self.refuse(["sim", "--experiment", "bsp", "--trials", "many"], "--trials")
         self.refuse(["sim", "--links", "/no/such/links.json"], "/no/such/links.json")
 
+    def test_defaults_suit_every_number_of_workers(self):
+        for workers in ("1", "2", "3", "4"):
+            for command in (["run", "--params-bytes", "4000", "--rounds", "2"],
+                            ["train", "--epochs", "1", "--no-references"]):
+                with self.subTest(command=command[0], workers=workers):
+                    done = selmcast(*command, "--workers", workers, "--transport", "shm", "--json",
+                                    "-")
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    self.assertIn("select=all", json.loads(done.stdout)["policy"])
+        # What a name asks for is lowered, what a user wrote is not.
+        run = ["run", "--params-bytes", "4000", "--rounds", "2", "--transport", "shm", "--workers",
+               "2", "--json", "-", "--policy"]
+        done = selmcast(*run, "selmcast")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("p = 2 receivers is lowered to 1", done.stderr)
+        self.assertIn("select=selmcast:1", json.loads(done.stdout)["policy"])
+        self.refuse([*run, "select=selmcast:2"], "p = 2", "1 others")
+
     def test_line_breaks_in_arguments_stay_on_one_line(self):
         self.refuse(["doctor", "--a\nb"], "--a b")
 

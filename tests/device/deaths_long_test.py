@@ -11,7 +11,7 @@ import systems_test
 
 class Deaths(unittest.TestCase):
     def test_survivors_end_equal(self):
-        for policy in ("losp codec=slim:0.3,0.15", "losp codec=slim:0.3,0.15,indexed", "p3"):
+        for policy in ("losp codec=slim:0.3,0.15", "p3"):
             with self.subTest(policy=policy):
                 systems_test.killed(policy)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mix=age, mix=stale and codec=slim's options over real transports: equal to a recomputation
+"""mix=age and mix=stale over real transports: equal to a recomputation
 outside the program, the bytes that they say, and training with them; a rank killed in the middle
 does not stop the others."""
 
@@ -53,7 +53,7 @@ class Mixes(unittest.TestCase):
 
     def test_age_follows_the_receivers(self):
         for policy in ("select=selmcast:2 mix=age", "select=random:1 mix=age:0.5", "mix=age:1",
-                       "select=selmcast:1 groups=sender:1 mix=age"):
+                       "select=selmcast:1 groups=sender mix=age"):
             for transport in ("shm", "uring"):
                 with self.subTest(policy=policy, transport=transport):
                     gamma = float(policy.partition("age:")[2] or 0.9)
@@ -82,20 +82,10 @@ class Mixes(unittest.TestCase):
     def test_training(self):
         for policy in ("select=selmcast:2 mix=age", "select=all pace=periodic:4 mix=age",
                        "select=all pace=periodic:4 mix=stale:1",
-                       "select=all pace=periodic:4 mix=stale:2 codec=cast:bf16",
-                       "slim codec=slim:0.3,0.15,20,drop"):
+                       "select=all pace=periodic:4 mix=stale:2 codec=cast:bf16"):
             with self.subTest(policy=policy):
                 result = systems_test.train(policy)
                 self.assertGreaterEqual(result["worker_accuracy"]["min"], 0.85)
-
-    def test_slim_with_indices_sends_what_its_formula_says(self):
-        full = systems_test.train("select=all")
-        slim = systems_test.train("slim codec=slim:0.3,0.15,indexed")
-        self.assertTrue(systems_test.equal_at_the_end(slim))
-        share = (slim["bytes_on_wire"] / slim["rounds"]) / (full["bytes_on_wire"] / full["rounds"])
-        # beta + 2 (alpha - beta), and the control frames of a round, which are many here.
-        self.assertGreaterEqual(share, 0.43)
-        self.assertLessEqual(share, 0.6)
 
     def test_a_death_under_age(self):
         result = systems_test.killed("select=selmcast:2 mix=age", equal=False)

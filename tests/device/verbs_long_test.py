@@ -14,9 +14,6 @@ SUITE = ":".join(f"*.{test}*/{kind}" for kind in ("striped", "ipv6") for test in
     "EveryPair", "Largest", "Backpressure", "EachMember", "Leaving", "RandomTraffic"))
 
 
-LANDED = 100_003  # 408 frames of 1024 bytes, which --mtu 1076 makes.
-
-
 class SeveralGuests(Jobs):
     """ResNet-50's tensors; each rank in a guest of its own, with loss on every link."""
 
@@ -25,10 +22,7 @@ class SeveralGuests(Jobs):
 
         def script(links):
             lines = [verbs_jobs.by_hand("lossy", self.resnet50, 4, links,
-                                        ["--policy", policy, "--timeout", "40"], rank, count) +
-                     verbs_jobs.by_hand("landed", LANDED, 4, links,
-                                        ["--policy", "select=all mix=cumulative", "--mtu", "1076",
-                                         "--timeout", "40"], rank, count, port=7001)
+                                        ["--policy", policy, "--timeout", "40"], rank, count)
                      for rank in range(count)]
             cases = "".join(f"{rank}) {line.strip()} ;;\n" for rank, line in enumerate(lines))
             return f"case $RXE_GUEST in\n{cases}esac\n"
@@ -44,28 +38,6 @@ class SeveralGuests(Jobs):
               f"{read} frames read, "
               f"{verbs_jobs.total(lossy, 'repaired_frames')} sent again")
         self.assertGreater(read, 0)
-        self.landed(count)
-
-    def landed(self, count):
-        """In place where the guess was right; where a loss made it wrong, copied from where it
-        landed, and the rows are whole all the same."""
-        for rank in range(count):
-            self.assertEqual(self.text(f"landed.status.{rank}"), "0",
-                             self.text(f"landed.err.{rank}"))
-        document = verbs_jobs.document(self.folder, "landed")
-        self.assertTrue(document["verified"])
-        total = {key: verbs_jobs.total(document, key)
-                 for key in ("rx_payload_bytes", "landed_bytes", "copied_bytes", "landed_frames",
-                             "misplaced_frames", "read_frames", "repaired_frames")}
-        print(f"{count} guests, netem loss 2%, frames put in place by the device: {total}")
-        # Every rank heard all others in each round: nothing is missing, nothing counts twice.
-        self.assertEqual(total["rx_payload_bytes"],
-                         len(document["rounds"]) * count * (count - 1) * 4 * LANDED)
-        self.assertGreater(total["read_frames"] + total["repaired_frames"], 0)
-        self.assertGreater(total["landed_frames"], 0)
-        self.assertGreater(total["misplaced_frames"], 0)
-        for one in document["rounds"]:
-            self.assertEqual(one["foreign_frames"], [0] * count)
 
     def test_two_guests(self):
         self.several(2)

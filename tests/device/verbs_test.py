@@ -13,7 +13,6 @@ import guests
 import verbs_jobs
 
 COUNT = 400_003  # Not a multiple of any frame size.
-LANDED = 200_003  # 814 frames of 1024 bytes, which --mtu 1076 makes.
 RANKS = 4
 
 
@@ -30,13 +29,10 @@ class OneGuest(unittest.TestCase):
         script = "export SELMCAST_DEVICES=rxe0,rxe1\n"
         script += "rdma resource > $RXE_XCHG/before\n"
         script += (f"{verbs_jobs.TESTS} "
-                   "--gtest_filter='*/shared:*/own:VerbsReads*:VerbsIdentity*:*VerbsLanding*' "
+                   "--gtest_filter='*/shared:*/own:VerbsReads*:VerbsIdentity*' "
                    "> $RXE_XCHG/suite 2>&1; echo $? > $RXE_XCHG/suite.status\n")
         script += launched("plain", "--policy", "select=selmcast:2")
         script += launched("lossy", "--policy", "select=selmcast:2", "--loss", "0.02")
-        script += verbs_jobs.launched(
-            "landed", LANDED, 1, fast,
-            ("--policy", "select=all mix=cumulative", "--mtu", "1076"), RANKS, "rxe0,rxe1")
         script += launched("striped", "--policy", "select=all", devices="rxe0+rxe1")
         script += (f"strace -f -qq -e signal=none -o $RXE_XCHG/strace {verbs_jobs.HOT_PATH} "
                    "> $RXE_XCHG/hot_path 2>&1; echo $? > $RXE_XCHG/hot_path.status\n")
@@ -98,21 +94,6 @@ class OneGuest(unittest.TestCase):
         self.assertGreater(last["read_frames"], 0)
         self.assertGreater(verbs_jobs.total(document, "read_frames"),
                            verbs_jobs.total(document, "repaired_frames"))
-
-    def test_frames_come_in_place(self):
-        self.assertEqual(self.text("landed.status"), "0", self.text("landed.err"))
-        document = verbs_jobs.document(self.folder, "landed")
-        self.assertTrue(document["verified"])
-        total = {key: verbs_jobs.total(document, key)
-                 for key in ("rx_payload_bytes", "landed_bytes", "copied_bytes",
-                             "misplaced_frames", "repaired_frames", "read_frames")}
-        self.assertEqual(total["rx_payload_bytes"], RANKS * (RANKS - 1) * 4 * LANDED)
-        if total["repaired_frames"] + total["read_frames"] > 0:
-            self.skipTest(f"the emulated devices lost frames: {total}")
-        self.assertEqual(total["misplaced_frames"], 0)
-        # Of what came in place nothing is copied; of the rest, every byte once.
-        self.assertEqual(total["landed_bytes"] + total["copied_bytes"], total["rx_payload_bytes"])
-        self.assertGreaterEqual(total["landed_bytes"], 0.99 * total["rx_payload_bytes"])
 
     def test_ranks_that_stripe_over_both_devices(self):
         self.verified("striped")

@@ -69,6 +69,8 @@ class BadInput(unittest.TestCase):
         for arguments, words in (
             (["--params-bytes", "4001"], ("--params-bytes", "4001")),
             (["--params-bytes", "-4"], ("--params-bytes",)),
+            (["--params-bytes", "17179869180", "--policy", "losp"],
+             ("mix=compensate", "4294967294 elements")),
             ([*BYTES, "--rounds", "0"], ("--rounds",)),
             ([*BYTES, "--rounds", "many"], ("--rounds",)),
             ([*BYTES, "--loss", "1.5"], ("--loss", "1.5")),
@@ -258,7 +260,15 @@ class BadInput(unittest.TestCase):
             taken.listen()
             port = taken.getsockname()[1]
             self.refuse(self.worker(0, 2, f"tcp://127.0.0.1:{port}", "--policy", "select=all")[1:],
-                        str(port), "in use")
+                        str(port), "in use", "--external-store")
+            self.refuse(["store", f"tcp://127.0.0.1:{port}", "--world", "2"], str(port), "in use")
+
+    def test_store(self):
+        self.refuse(["store", "--world", "2"], "address")
+        self.refuse(["store", "udp://x", "--world", "2"], "udp://x", "tcp://")
+        self.refuse(["store", f"file:{self.folder}/x", "--world", "0"], "0")
+        self.refuse(self.worker(0, 2, f"file:{self.folder}/x", "--policy", "select=all",
+                                "--external-store", "--json", "-")[1:], "--json", "store")
 
     def pair(self, first, second):
         """Starts both; returns their (status, last line)."""

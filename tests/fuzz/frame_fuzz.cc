@@ -47,8 +47,11 @@ void fuzz_sealed(std::span<const std::byte> input) {
   selmcast::store_le(frame.data(), selmcast::kFrameMagic);
   selmcast::store_le(frame.data() + 2, selmcast::kFrameVersion);
   const std::span<const std::byte> all(frame);
+  // Of parameters the header alone is summed up.
+  const bool data = frame[3] == static_cast<std::byte>(selmcast::FrameKind::data);
+  const auto payload = data ? all.first(0) : all.subspan(40);
   selmcast::store_le(frame.data() + 36,
-                     selmcast::crc32c(selmcast::crc32c(0, all.first(36)), all.subspan(40)));
+                     selmcast::crc32c(selmcast::crc32c(0, all.first(36)), payload));
   fuzz_parse(frame, selmcast::load_le<std::uint32_t>(frame.data() + 4));
 }
 
@@ -78,7 +81,7 @@ void fuzz_round_trip(std::span<const std::byte> input) {
   header.stream = reader.get<std::uint16_t>().value_or(0);
   header.epoch = reader.get<std::uint32_t>().value_or(0);
   header.round = reader.get<std::uint32_t>().value_or(0);
-  header.chunk = reader.get<std::uint32_t>().value_or(0);
+  header.check = reader.get<std::uint32_t>().value_or(0);
   header.offset = reader.get<std::uint64_t>().value_or(0);
   header.flags = reader.get<std::uint16_t>().value_or(0);
   header.kind = static_cast<selmcast::FrameKind>(1 + kind.value_or(0) % 6);

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "sync/roster.h"
-#include "sync/view.h"
-#include "transport/rendezvous/protocol.h"
+#include "plan/view.h"
+#include "store/protocol.h"
 
 namespace {
 

@@ -26,8 +26,8 @@ class VerbsReads : public testing::Test {
     to_reader_ = connect(*ranks_[1], *ranks_[0]);
     SplitMix64 random(5);
     for (std::byte& b : there_) b = static_cast<std::byte>(random());
-    auto readable = ranks_[1]->register_readable(there_);
-    auto landing = ranks_[0]->register_landing(here_);
+    auto readable = ranks_[1]->abilities().reads->register_readable(there_);
+    auto landing = ranks_[0]->abilities().reads->register_target(here_);
     ASSERT_TRUE(readable && landing);
     readable_ = std::move(readable).value();
     landing_ = std::move(landing).value();
@@ -60,17 +60,20 @@ class VerbsReads : public testing::Test {
     return true;
   }
   bool connected() {
-    return pump([this] { return ranks_[0]->can_read(to_peer_.id()); });
+    return pump([this] { return ranks_[0]->abilities().reads->can_read(to_peer_.id()); });
   }
   ReadRequest request(std::size_t from, std::size_t into, std::uint32_t bytes, std::uint64_t user) {
-    return {.peer = to_peer_.id(),
-            .from = ranks_[1]->remote_memory(readable_.id(), there_.data() + from),
-            .into = here_.data() + into,
-            .region = landing_.id(),
-            .bytes = bytes,
-            .user = user};
+    return {
+        .peer = to_peer_.id(),
+        .from = ranks_[1]->abilities().reads->remote_memory(readable_.id(), there_.data() + from),
+        .into = here_.data() + into,
+        .region = landing_.id(),
+        .bytes = bytes,
+        .user = user};
   }
-  PostState post(const ReadRequest& request) { return ranks_[0]->post_reads({&request, 1}).state; }
+  PostState post(const ReadRequest& request) {
+    return ranks_[0]->abilities().reads->post_reads({&request, 1}).state;
+  }
 
   static constexpr std::size_t kBytes = 300'000;
   std::array<std::unique_ptr<Transport>, 2> ranks_;
@@ -155,7 +158,7 @@ TEST_F(VerbsReads, SendableMemoryThatIsNotReadableIsNotRead) {
   auto sendable = ranks_[1]->register_memory(there_);
   ASSERT_TRUE(sendable);
   auto forbidden = request(0, 0, 64, 7);
-  forbidden.from = ranks_[1]->remote_memory(sendable->id(), there_.data());
+  forbidden.from = ranks_[1]->abilities().reads->remote_memory(sendable->id(), there_.data());
   ASSERT_EQ(post(forbidden), PostState::accepted);
   ASSERT_TRUE(pump([&] { return done_.size() == 1; }));
   EXPECT_EQ(done_[0].status, Status::failed);

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/select/row_plan.h"
-#include "sync/select/selection.h"
+#include "plan/select/row_plan.h"
+#include "plan/select/selection.h"
 
 namespace selmcast {
 namespace {

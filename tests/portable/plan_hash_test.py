@@ -27,7 +27,7 @@ LOOPS = [
 
 
 # What no plan of a view goes through.
-ELSEWHERE = {"chunks", "racks", "published_ssp", "slide_plan"}
+ELSEWHERE = {"published_ssp"}
 
 
 def sources():
@@ -65,7 +65,7 @@ def main():
     if shutil.which("clang++") is None:
         print("clang++ is not installed (package clang)")
         return 77
-    kernels = ROOT / "sync/select/slot_kernels.cc"
+    kernels = ROOT / "plan/select/slot_kernels.cc"
     with tempfile.TemporaryDirectory(prefix="selmcast-hash-") as folder, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         programs = []

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast::testing_jobs {
 

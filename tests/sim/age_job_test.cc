@@ -80,7 +80,6 @@ TEST_P(AgeJobs, FollowTheReceiverSetsWhateverIsLost) {
 INSTANTIATE_TEST_SUITE_P(All, AgeJobs,
                          testing::Values("mix=age", "mix=age:1", "select=selmcast:2 mix=age",
                                          "select=selmcast:1 mix=age:0.5 groups=sender",
-                                         "select=selmcast:2 groups=sender:1 mix=age",
                                          "select=random:2 mix=age"));
 
 // n = 2, gamma = 1: half of the difference each round, so both hold the mean after one.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sync/free/free_rounds.h"
+#include "sync/free/free_windows.h"
 #include "tests/sim/random_job.h"
 
 namespace selmcast::testing_jobs {

@@ -1,50 +1,17 @@
 // Layers that are handed over one by one: P3's example, the mean of every layer, loss and deaths.
 #include <gtest/gtest.h>
 
-#include "tests/sim/random_job.h"
+#include "tests/sim/layer_job.h"
 
 namespace selmcast {
 namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-using testing_jobs::config;
-
-SimJobConfig layered(const std::string& policy, std::size_t ranks, Kbps rate,
-                     std::vector<std::size_t> layers) {
-  auto out = config(policy, ranks, rate);
-  out.layers = std::move(layers);
-  return out;
-}
-
-/// Forward and backward pass of one step, as a trainer does them: the forward pass of a layer waits
-/// for the layer, the backward pass hands it over.
-struct Timing {
-  Duration forward, backward;  ///< Of one layer.
-};
-template <class Forward, class Backward>
-Result<void> steps(SimRank& rank, std::uint32_t count, std::size_t layers, const Timing& timing,
-                   Forward forward, Backward backward) {
-  for (std::uint32_t step = 0; step < count; ++step) {
-    for (std::size_t l = 0; l < layers; ++l) {
-      if (step > 0) {
-        if (auto ok = rank.wait_layer(l); !ok) return ok;
-      }
-      forward(step, l);
-      rank.compute(timing.forward);
-    }
-    if (step > 0) {
-      if (auto all = rank.wait(); !all) return all.error();
-    }
-    for (std::size_t l = layers; l-- > 0;) {
-      rank.compute(timing.backward);
-      backward(step, l);
-      rank.push_layer(l);
-    }
-  }
-  auto all = rank.wait();
-  return all ? Result<void>() : all.error();
-}
+using testing_jobs::gradient;
+using testing_jobs::layered;
+using testing_jobs::steps;
+using testing_jobs::Timing;
 
 /// Time of a step in the steady state, in units of a layer's forward pass. Backward takes two, and
 /// the exchange of all layers together `exchange` units, divided as `weights` say.
@@ -106,11 +73,6 @@ TEST(Layers, PriorityGainsNothingWhereTheNetworkIsFast) {
   const double p3 = step_units("p3", equal, 10);
   EXPECT_NEAR(fifo, 31.0, 0.02 * 31.0);
   EXPECT_NEAR(p3, fifo, 0.01 * fifo);
-}
-
-/// The gradient of a rank, known without the parameters: eighths, so that sums are exact.
-float gradient(Rank rank, std::uint32_t step, std::size_t element) {
-  return static_cast<float>((rank * 31 + step * 17 + element * 7) % 64) / 8.0F;
 }
 
 class LayerPolicies : public testing::TestWithParam<const char*> {};

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "sync/sim_job.h"
+#include "simulate/sim_job.h"
 
 namespace selmcast::testing_jobs {
 
@@ -123,15 +123,13 @@ inline Drawn draw(std::uint64_t seed) {
   const auto ranks = static_cast<std::uint32_t>(2 + rng.below(6));
   job.p = static_cast<std::uint32_t>(1 + rng.below(ranks - 1));
   const std::string p = std::to_string(job.p);
-  const std::string budget = std::to_string(1 + rng.below(3));
   const std::string policies[] = {"select=all",
                                   "select=selmcast:" + p,
                                   "select=selmcast:" + p,
                                   "select=selmcast:" + p + " groups=sender",
-                                  "select=selmcast:" + p + " groups=sender:" + budget,
                                   "select=random:" + p + " groups=sender",
                                   "select=selmcast:" + p + " route=unicast groups=sender"};
-  const auto which = rng.below(7);
+  const auto which = rng.below(6);
   if (which == 0) job.p = ranks - 1;
   job.config.policy = parse_policy(policies[which]).value();
   job.config.seed = job.config.network.seed = seed;

@@ -313,8 +313,8 @@ def packages(tree):
         if len(fields) < 3:
             yield f"{where}: wants a name, a set and a reason"
             continue
-        if fields[1] not in ("build", "test", "all", "guest"):
-            yield f"{where}: set {fields[1]}; allowed: build, test, all, guest"
+        if fields[1] not in ("build", "test", "all", "guest", "bench"):
+            yield f"{where}: set {fields[1]}; allowed: build, test, all, guest, bench"
         if fields[0] in seen:
             yield f"{where}: {fields[0]} is listed twice"
         seen.add(fields[0])

@@ -9,27 +9,18 @@ namespace {
 
 constexpr std::uint32_t kTakesPerRing = 8;  ///< In a row, before the next sender has its turn.
 
-std::uint32_t frames_in(std::uint32_t bytes, std::uint32_t frame_bytes) noexcept {
-  return bytes == 0 ? 1 : (bytes - 1) / frame_bytes + 1;
-}
-
-/// The cut that the record carries: never 0 for a request with bytes, never beyond them.
-std::uint32_t cut_of(const SendRequest& request, std::uint32_t bytes) noexcept {
-  return request.frame_bytes == 0 ? bytes : std::min(request.frame_bytes, bytes);
-}
-
 }  // namespace
 
 PostOutcome ShmTransport::post_sends(std::span<const SendRequest> requests) noexcept {
   PostOutcome out;
   for (const SendRequest& request : requests) {
     Status status = Status::ok;
-    if (sends_count_ == kSendDepth || admit(request, status) == Admission::no_room) {
+    if (sends_.full() || admit(request, status) == Admission::no_room) {
       out.state = PostState::backpressure;
       break;
     }
-    sends_[(sends_first_ + sends_count_) % kSendDepth] = {request.user, status};
-    ++sends_count_;
+    sends_.next() = {request.user, status};
+    sends_.post();
     ++out.accepted;
   }
   for (Peer* peer : connected_) {
@@ -41,46 +32,27 @@ PostOutcome ShmTransport::post_sends(std::span<const SendRequest> requests) noex
 }
 
 ShmTransport::Admission ShmTransport::admit(const SendRequest& request, Status& status) noexcept {
-  std::uint32_t bytes = 0;
-  status = check(request, bytes);
+  RequestShape shape;
+  status = measure(
+      request, capabilities_, [this](RegionId id) { return regions_.find(id); },
+      [](const LocalSlice&) {}, shape);
+  // Also where so large a frame would not come about.
+  if (request.frame_bytes > kFrameMax && status == Status::ok) status = Status::oversize;
   if (status == Status::ok) status = find_targets(request.destination);
   if (status != Status::ok) return Admission::refused;
-  if (!room_at_all_targets(bytes)) return Admission::no_room;
+  if (!room_at_all_targets(shape.bytes)) return Admission::no_room;
   const bool to_group = request.destination.kind == Destination::Kind::group;
-  const std::uint32_t group = to_group ? uses_[request.destination.id].group + 1 : 0;
+  const std::uint32_t group = to_group ? uses_.find(request.destination.id)->group + 1 : 0;
   for (Peer* peer : targets_) {
-    if (peer->state == PeerState::open) copy_into(*peer, request, bytes, group);
+    if (peer->state == PeerState::open) copy_into(*peer, request, shape, group);
   }
   if (!to_group && targets_.front()->state != PeerState::open) {
     status = Status::peer_lost;
     return Admission::refused;
   }
-  counters_.sent_frames += frames_in(bytes, cut_of(request, bytes));
-  counters_.sent_bytes += bytes;
+  counters_.sent_frames += std::max(shape.frames, 1U);  // a request without a byte is a record too
+  counters_.sent_bytes += shape.bytes;
   return Admission::sent;
-}
-
-Status ShmTransport::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
-  if (request.slices.size() > kSlicesMax) return Status::oversize;
-  std::uint64_t total = 0;
-  for (const LocalSlice& slice : request.slices) {
-    if (!inside_region(slice)) return Status::not_registered;
-    total += slice.bytes;
-  }
-  const std::uint64_t limit = request.frame_bytes == 0 ? kFrameMax : kRequestMax;
-  if (total > limit || request.frame_bytes > kFrameMax) return Status::oversize;
-  bytes = static_cast<std::uint32_t>(total);
-  return Status::ok;
-}
-
-bool ShmTransport::inside_region(const LocalSlice& slice) const noexcept {
-  if (slice.region >= regions_.size()) return false;
-  // As integers: pointers into different objects have no defined order.
-  const auto region = regions_[slice.region];
-  const auto begin = reinterpret_cast<std::uintptr_t>(region.data());
-  const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
-  return at >= begin && at - begin <= region.size() &&
-         slice.bytes <= region.size() - (at - begin) && !region.empty();
 }
 
 Status ShmTransport::find_targets(const Destination& to) noexcept {
@@ -90,26 +62,27 @@ Status ShmTransport::find_targets(const Destination& to) noexcept {
     return peer.segment.header().state.load(std::memory_order_acquire) == OwnerState::closed;
   };
   if (to.kind == Destination::Kind::endpoint) {
-    if (to.id >= peers_.size() || peers_[to.id] == nullptr) return Status::closed;
-    Peer& peer = *peers_[to.id];
+    const auto* const known = peers_.find(to.id);
+    if (known == nullptr) return Status::closed;
+    Peer& peer = **known;
     if (peer.state == PeerState::closed) return Status::closed;
     if (peer.state != PeerState::open) return Status::peer_lost;
     if (closed(peer)) return Status::closed;
     targets_.push_back(&peer);  // set-up: capacity for all ranks
     return Status::ok;
   }
-  if (to.id >= uses_.size() || !uses_[to.id].open) return Status::closed;
-  GroupUse& use = uses_[to.id];
+  GroupUse* const use = uses_.find(to.id);
+  if (use == nullptr) return Status::closed;
   for (Peer* peer : connected_) {
     if (peer->state != PeerState::open || peer->rank == segment_.address.rank) continue;
-    if (is_member(use, *peer) && !closed(*peer)) targets_.push_back(peer);  // set-up: as above
+    if (is_member(*use, *peer) && !closed(*peer)) targets_.push_back(peer);  // set-up: as above
   }
   return Status::ok;
 }
 
 bool ShmTransport::is_member(GroupUse& use, const Peer& peer) const noexcept {
   const SegmentHeader& header = peer.segment.header();
-  MemberCache& cache = use.peers[peer.id];
+  MemberCache& cache = use.peers[peer.rank];
   // Acquire: pairs with the fetch_add in publish_groups(); the slots below are of this version or
   // newer, and if newer the next post sees another version and looks again.
   const std::uint32_t version = header.group_version.load(std::memory_order_acquire);
@@ -144,9 +117,9 @@ bool ShmTransport::room_at_all_targets(std::uint32_t bytes) noexcept {
   return true;
 }
 
-void ShmTransport::copy_into(Peer& peer, const SendRequest& request, std::uint32_t bytes,
+void ShmTransport::copy_into(Peer& peer, const SendRequest& request, const RequestShape& shape,
                              std::uint32_t group) noexcept {
-  std::byte* at = peer.ring.begin(bytes, cut_of(request, bytes), group);
+  std::byte* at = peer.ring.begin(shape.bytes, shape.frame_bytes, group);
   for (const LocalSlice& slice : request.slices) {
     if (slice.bytes == 0) continue;
     std::memcpy(at, slice.data, slice.bytes);
@@ -167,21 +140,10 @@ PostOutcome ShmTransport::post_receives(std::span<const ReceiveRequest> requests
 }
 
 std::size_t ShmTransport::poll(std::span<Completion> out) noexcept {
-  std::size_t count = take_sends(out);
+  std::size_t count = sends_.complete(out, [](const SendEntry&) { return true; });
   look_at_peers(clock_.now());
   count += take_receives(out.subspan(count));
   if (dying_ > 0) count += take_losses(out.subspan(count));
-  return count;
-}
-
-std::size_t ShmTransport::take_sends(std::span<Completion> out) noexcept {
-  std::size_t count = 0;
-  for (; count < out.size() && sends_count_ > 0; ++count, --sends_count_) {
-    out[count] = {};
-    out[count].user = sends_[sends_first_].user;
-    out[count].status = sends_[sends_first_].status;
-    sends_first_ = (sends_first_ + 1) % kSendDepth;
-  }
   return count;
 }
 
@@ -229,7 +191,7 @@ bool ShmTransport::take_one(Rank sender, Completion& out) noexcept {
     out.bytes = record.bytes;
     out.frame_bytes = record.frame_bytes;
     out.data = record.data;
-    counters_.received_frames += frames_in(record.bytes, record.frame_bytes);
+    counters_.received_frames += std::max(frames_in(record.bytes, record.frame_bytes), 1U);
     counters_.received_bytes += record.bytes;
     return true;
   }
@@ -294,7 +256,7 @@ void ShmTransport::look_at_peers(TimePoint now) noexcept {
 
 bool ShmTransport::work_before_sleep() noexcept {
   // seq_cst loads throughout: they come after the announcement in sleep_on_bell().
-  if (woken_.load(std::memory_order_seq_cst) || sends_count_ > 0 || dying_ > 0) return true;
+  if (woken_.load(std::memory_order_seq_cst) || !sends_.empty() || dying_ > 0) return true;
   if (blocked_ > 0) {
     for (Peer* peer : connected_) {
       if (!peer->blocked || !peer->ring.has_room_before_sleep(peer->room_for)) continue;

@@ -113,7 +113,6 @@ class RingConsumer {
     return corrupt_ || read_ == control_->tail.load(std::memory_order_seq_cst);
   }
   bool corrupt() const noexcept { return corrupt_; }
-  void poison() noexcept { corrupt_ = true; }
 
   /// Gives everything before `position` (an `end` of a taken record) back to the producer.
   void release_to(std::uint64_t position) noexcept {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "transport/shm/shm_layout.h"
 #include "transport/transport.h"
-#include "transport/unique_fd.h"
 
 namespace selmcast::shm {
 

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "transport/handle_table.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
 #include "transport/shm/shm_ring.h"
 #include "transport/shm/shm_segment.h"
 #include "transport/transport.h"
@@ -27,7 +30,6 @@ class ShmTransport final : public Transport {
   ShmTransport(OwnSegment segment, std::uint32_t world);
   ~ShmTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return encode_address(segment_.address); }
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
@@ -66,8 +68,7 @@ class ShmTransport final : public Transport {
   struct GroupUse {
     std::uint32_t group = 0;
     JoinAs as = JoinAs::receiver;
-    bool open = false;
-    std::vector<MemberCache> peers;  ///< By EndpointId.
+    std::vector<MemberCache> peers;  ///< By rank.
   };
   struct JoinedGroup {
     std::uint32_t group = 0;
@@ -78,19 +79,16 @@ class ShmTransport final : public Transport {
   // shm_transport.cc
   void publish(std::uint32_t slot) noexcept;
   Result<std::uint32_t> slot_for(std::uint32_t group);
-  void leave(GroupUse& use) noexcept;
-  void disconnect(EndpointId id) noexcept;
+  void leave(const GroupUse& use) noexcept;
+  void disconnect(const Peer& peer) noexcept;
 
   // shm_datapath.cc
   Admission admit(const SendRequest& request, Status& status) noexcept;
-  Status check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
-  bool inside_region(const LocalSlice& slice) const noexcept;
   Status find_targets(const Destination& to) noexcept;
   bool is_member(GroupUse& use, const Peer& peer) const noexcept;
   bool room_at_all_targets(std::uint32_t bytes) noexcept;
-  static void copy_into(Peer& peer, const SendRequest& request, std::uint32_t bytes,
+  static void copy_into(Peer& peer, const SendRequest& request, const RequestShape& shape,
                         std::uint32_t group) noexcept;
-  std::size_t take_sends(std::span<Completion> out) noexcept;
   std::size_t take_losses(std::span<Completion> out) noexcept;
   std::size_t take_receives(std::span<Completion> out) noexcept;
   bool take_one(Rank sender, Completion& out) noexcept;
@@ -102,28 +100,21 @@ class ShmTransport final : public Transport {
 
   SteadyClock clock_;
   OwnSegment segment_;
-  Capabilities capabilities_;
   TransportCounters counters_;
 
-  std::vector<std::span<const std::byte>> regions_;  ///< By RegionId; empty data when released.
-  std::vector<std::unique_ptr<Peer>> peers_;         ///< By EndpointId; null when released.
-  std::vector<Peer*> connected_;                     ///< Those not null.
-  std::vector<pollfd> pidfds_;                       ///< Parallel to connected_.
+  HandleTable<std::span<const std::byte>> regions_;
+  HandleTable<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> connected_;  ///< Those of peers_.
+  std::vector<pollfd> pidfds_;    ///< Parallel to connected_.
   std::vector<Peer*> peer_of_rank_;
-  std::vector<GroupUse> uses_;       ///< By MembershipId.
+  HandleTable<GroupUse> uses_;
   std::vector<JoinedGroup> joined_;  ///< By slot of the segment header.
 
   std::vector<RingConsumer> rings_;  ///< By sender's rank.
   LentRecords lent_;
   std::vector<Peer*> targets_;  ///< Of the request being posted; capacity reserved at set-up.
 
-  struct SendDone {
-    std::uint64_t user = 0;
-    Status status = Status::ok;
-  };
-  std::vector<SendDone> sends_;  ///< Ring of kSendDepth.
-  std::uint32_t sends_first_ = 0;
-  std::uint32_t sends_count_ = 0;
+  SendLedger<SendEntry> sends_{kSendDepth};  ///< All of them finished.
 
   Rank next_ring_ = 0;  ///< Where the next poll starts: no sender starves another.
   std::uint32_t dying_ = 0;

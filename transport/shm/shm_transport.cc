@@ -18,6 +18,7 @@ Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noe
   out.max_frame_bytes = kFrameMax;
   out.max_request_bytes = kRequestMax;
   out.max_request_slices = kSlicesMax;
+  out.checks_payload = true;  // It never leaves memory.
   out.send_depth = kSendDepth;
   out.receive_buffers = kReceiveSlots;
   // A full ring is backpressure at its sender, for all its destinations. A sender that keeps to its
@@ -30,11 +31,8 @@ Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noe
 }  // namespace
 
 ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
-    : segment_(std::move(segment)),
-      capabilities_(shm_capabilities(segment_.address.ring_bytes, world)),
-      peer_of_rank_(world, nullptr),
-      lent_(world, kReceiveSlots),
-      sends_(kSendDepth) {
+    : segment_(std::move(segment)), peer_of_rank_(world, nullptr), lent_(world, kReceiveSlots) {
+  capabilities_ = shm_capabilities(segment_.address.ring_bytes, world);
   rings_.reserve(world);
   for (Rank sender = 0; sender < world; ++sender) {
     rings_.emplace_back(&segment_.control(sender), segment_.ring(sender),
@@ -45,7 +43,7 @@ ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
 ShmTransport::~ShmTransport() {
   // A forked child must not say goodbye in its parent's name (and has no mapping to say it in).
   if (segment_.address.pid != static_cast<std::uint32_t>(::getpid())) return;
-  for (EndpointId id = 0; id < peers_.size(); ++id) disconnect(id);
+  peers_.for_each([this](EndpointId, std::unique_ptr<Peer>& peer) { disconnect(*peer); });
   // Release: peers load acquire; see shm_layout.h.
   segment_.header().state.store(OwnerState::closed, std::memory_order_release);
 }
@@ -54,8 +52,7 @@ Result<Region> ShmTransport::register_memory(std::span<const std::byte> memory) 
   if (memory.data() == nullptr || memory.empty()) {
     return bad_input("shm: register_memory needs at least one byte");
   }
-  regions_.push_back(memory);
-  return Region(this, static_cast<RegionId>(regions_.size() - 1));
+  return hand_out<detail::HandleKind::region>(*this, regions_, memory);
 }
 
 Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
@@ -79,18 +76,23 @@ Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
   peer->ring = RingProducer(&control, mapped->ring.data(), decoded->ring_bytes);
   peer->segment = std::move(*mapped);
   peer->rank = decoded->rank;
-  peer->id = static_cast<EndpointId>(peers_.size());
   if (peer->ring.corrupt()) {
     control.owner.store(0, std::memory_order_release);
     return failed(name + " has written nonsense into its ring");
   }
-  pidfds_.push_back({peer->segment.pidfd.get(), POLLIN, 0});
-  connected_.push_back(peer.get());
+  Peer* const known = peer.get();
+  auto out = hand_out<detail::HandleKind::endpoint>(*this, peers_, std::move(peer));
+  if (!out) {
+    control.owner.store(0, std::memory_order_release);
+    return out;
+  }
+  known->id = out->id();
+  pidfds_.push_back({known->segment.pidfd.get(), POLLIN, 0});
+  connected_.push_back(known);
   targets_.reserve(connected_.size());
-  peer_of_rank_[peer->rank] = peer.get();
-  peers_.push_back(std::move(peer));
-  for (GroupUse& use : uses_) use.peers.resize(peers_.size());
-  return Endpoint(this, static_cast<EndpointId>(peers_.size() - 1));
+  peer_of_rank_[known->rank] = known;
+  uses_.for_each([known](MembershipId, GroupUse& use) { use.peers[known->rank] = {}; });
+  return out;
 }
 
 Result<Membership> ShmTransport::join(GroupAddress group, JoinAs as) {
@@ -101,8 +103,10 @@ Result<Membership> ShmTransport::join(GroupAddress group, JoinAs as) {
     joined_[*slot].group = group.index;
     if (++joined_[*slot].uses == 1) publish(*slot);
   }
-  uses_.push_back({group.index, as, true, std::vector<MemberCache>(peers_.size())});
-  return Membership(this, static_cast<MembershipId>(uses_.size() - 1));
+  GroupUse use{group.index, as, std::vector<MemberCache>(peer_of_rank_.size())};
+  auto out = hand_out<detail::HandleKind::membership>(*this, uses_, use);
+  if (!out) leave(use);
+  return out;
 }
 
 Result<std::uint32_t> ShmTransport::slot_for(std::uint32_t group) {
@@ -131,11 +135,7 @@ void ShmTransport::publish(std::uint32_t slot) noexcept {
   header.group_version.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void ShmTransport::leave(GroupUse& use) noexcept {
-  if (!use.open) return;
-  use.open = false;
-  // Ids are not used again, and a job may join and leave in every round.
-  std::vector<MemberCache>().swap(use.peers);
+void ShmTransport::leave(const GroupUse& use) noexcept {
   if (use.as == JoinAs::send_only) return;
   for (std::uint32_t slot = 0; slot < joined_.size(); ++slot) {
     JoinedGroup& joined = joined_[slot];
@@ -145,31 +145,28 @@ void ShmTransport::leave(GroupUse& use) noexcept {
   }
 }
 
-void ShmTransport::disconnect(EndpointId id) noexcept {
-  Peer* peer = peers_[id].get();
-  if (peer == nullptr) return;
-  if (peer->blocked) --blocked_;
-  if (peer->state == PeerState::dying) --dying_;
-  const auto at = std::find(connected_.begin(), connected_.end(), peer) - connected_.begin();
+void ShmTransport::disconnect(const Peer& peer) noexcept {
+  if (peer.blocked) --blocked_;
+  if (peer.state == PeerState::dying) --dying_;
+  const auto at = std::find(connected_.begin(), connected_.end(), &peer) - connected_.begin();
   connected_.erase(connected_.begin() + at);
   pidfds_.erase(pidfds_.begin() + at);
-  peer_of_rank_[peer->rank] = nullptr;
+  peer_of_rank_[peer.rank] = nullptr;
   // Release: pairs with the acquire of the next owner in connect().
-  peer->segment.control(segment_.address.rank).owner.store(0, std::memory_order_release);
-  peers_[id].reset();
+  peer.segment.control(segment_.address.rank).owner.store(0, std::memory_order_release);
 }
 
 void ShmTransport::release(detail::HandleKind kind, std::uint32_t id) noexcept {
   switch (kind) {
     case detail::HandleKind::region:
-      regions_[id] = {};
-      break;
+      regions_.erase(id);
+      return;
     case detail::HandleKind::endpoint:
-      disconnect(id);
-      break;
+      if (const auto peer = peers_.erase(id)) disconnect(**peer);
+      return;
     case detail::HandleKind::membership:
-      leave(uses_[id]);
-      break;
+      if (const auto use = uses_.erase(id)) leave(*use);
+      return;
   }
 }
 

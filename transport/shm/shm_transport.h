@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "base/result.h"
-#include "transport/open.h"
+#include "transport/config.h"
+#include "transport/transport.h"
 
 namespace selmcast {
 

@@ -166,6 +166,7 @@ void SimCore::forward_group(Rank from, GroupSlot group, PayloadPool::Index paylo
 void SimCore::reach_port(Rank from, Rank to, PayloadPool::Index payload, GroupSlot group) {
   if (hosts_[to].transport == nullptr || hosts_[to].crashed || is_cut(from, to)) return;
   Port& port = ports_[to];
+  if (config_.loses && config_.loses(from, to, {pool_.data(payload), pool_.bytes(payload)})) return;
   // No draw for a chance of 0: a clean link does not spend randomness.
   if (port.link.loss > 0.0 && port.random.chance(port.link.loss)) return;
   const bool twice = port.link.duplicate > 0.0 && port.random.chance(port.link.duplicate);

@@ -45,6 +45,7 @@ class SimCore {
     RingQueue<Queued> queue;
     std::uint64_t queued_bytes = 0;
     std::uint64_t wire_sent = 0, wire_received = 0, tail_drops = 0;
+    std::uint64_t oversize = 0;  ///< Requests.
   };
   const Port& port(Rank rank) const;
 
@@ -58,6 +59,7 @@ class SimCore {
   GroupSlot group_slot(GroupAddress group);
   void add_receiver(GroupSlot group, Rank rank);
   void remove_receiver(GroupSlot group, Rank rank) noexcept;
+  void note_oversize(Rank rank) noexcept { ++ports_[rank].oversize; }
   /// The next frame of `rank`, of this size, starts to leave now.
   void start_transmit(Rank rank, std::uint32_t frame_bytes);
   /// A whole frame reached the switch. The caller keeps its reference to `payload`.

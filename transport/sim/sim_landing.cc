@@ -16,7 +16,7 @@ constexpr int kNothing = 0xDB;
 
 }  // namespace
 
-Result<Region> SimTransport::register_landing(std::span<std::byte> memory) {
+Result<Region> SimTransport::register_places(std::span<std::byte> memory) {
   if (landing_regions_ == core_.config().landing_regions) {
     return unavailable("sim: rank " + std::to_string(rank_) + " has registered " +
                        std::to_string(landing_regions_) + " regions to land in already");
@@ -25,8 +25,7 @@ Result<Region> SimTransport::register_landing(std::span<std::byte> memory) {
   return register_memory(memory);
 }
 
-Result<Membership> SimTransport::join_landing(GroupAddress group) {
-  if (capabilities_.landing_depth == 0) return Transport::join_landing(group);
+Result<Membership> SimTransport::join_placed(GroupAddress group) {
   const GroupSlot slot = core_.group_slot(group);
   const bool joined = slot < joined_.size() && joined_[slot] > 0;
   if (joined && !landings_[slot].open) {
@@ -45,8 +44,9 @@ Result<Membership> SimTransport::join_landing(GroupAddress group) {
 }
 
 SimTransport::LandingQueue* SimTransport::landing_of(MembershipId id) noexcept {
-  if (id >= memberships_.size() || !memberships_[id].open) return nullptr;
-  const GroupSlot slot = memberships_[id].group;
+  const OpenMembership* const membership = memberships_.find(id);
+  if (membership == nullptr) return nullptr;
+  const GroupSlot slot = membership->group;
   return slot < landings_.size() && landings_[slot].open ? &landings_[slot] : nullptr;
 }
 
@@ -56,23 +56,19 @@ const SimTransport::LandingQueue* SimTransport::landing_of(MembershipId id) cons
 
 bool SimTransport::in_region(const LandingRequest& request) const noexcept {
   if (request.place == nullptr) return true;
-  if (request.region >= regions_.size() || !regions_[request.region].open) return false;
-  const auto memory = regions_[request.region].memory;
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-  const auto at = reinterpret_cast<std::uintptr_t>(request.place);
-  return at >= begin && at - begin <= memory.size() &&
-         request.bytes <= memory.size() - (at - begin);
+  const auto* const memory = regions_.find(request.region);
+  return memory != nullptr && lies_in(*memory, request.place, request.bytes);
 }
 
-PostOutcome SimTransport::post_landings(MembershipId group,
-                                        std::span<const LandingRequest> requests) noexcept {
+PostOutcome SimTransport::post_placed(MembershipId group,
+                                      std::span<const LandingRequest> requests) noexcept {
   if (crashed_) return {0, PostState::broken};
   LandingQueue* const queue = landing_of(group);
   PostOutcome out{0, PostState::backpressure};
   for (const LandingRequest& request : requests) {
     SELMCAST_CHECK(request.user != 0 && in_region(request),
                    "a landing has a number and its place is registered");
-    if (queue == nullptr || queue->posted.size() == capabilities_.landing_depth) return out;
+    if (queue == nullptr || queue->posted.size() == placed_depth()) return out;
     queue->posted.push(request);
     ++out.accepted;
   }
@@ -91,7 +87,7 @@ bool SimTransport::take_back(MembershipId group) noexcept {
   return true;
 }
 
-std::uint32_t SimTransport::landing_drops(MembershipId group) const noexcept {
+std::uint32_t SimTransport::drops(MembershipId group) const noexcept {
   const LandingQueue* const queue = landing_of(group);
   return queue == nullptr ? 0 : queue->drops;
 }
@@ -115,7 +111,7 @@ void SimTransport::land(PayloadPool::Index payload, GroupSlot group) {
     std::memcpy(landing.place, from, landed);
     std::memset(from, kNothing, landed);
   }
-  inbox_.push({payload, group, 0, landing, queue.drops});
+  inbox_.push({payload, group, 0, landing, queue.drops, core_.now()});
 }
 
 }  // namespace selmcast::detail

@@ -44,6 +44,9 @@ std::uint64_t SimNetwork::wire_bytes_received(Rank rank) const noexcept {
 std::uint64_t SimNetwork::tail_dropped_frames(Rank rank) const noexcept {
   return core_->port(rank).tail_drops;
 }
+std::uint64_t SimNetwork::oversize_requests(Rank rank) const noexcept {
+  return core_->port(rank).oversize;
+}
 std::size_t SimNetwork::buffers_in_use() const noexcept {
   return core_->pool().in_use();
 }

@@ -8,7 +8,9 @@
 // (the socket buffer of a real host) until poll(); a full inbox drops.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,14 +51,16 @@ struct SimConfig {
   /// A fabric with back-pressure: ports and inboxes are unbounded, links must be without loss,
   /// duplication, reordering and corruption, and capabilities() say loses_frames = false.
   bool lossless = false;
-  /// Receives of a landing queue (Transport::join_landing()), which is a group's own inbox: bounded
+  /// Receives of a landing queue (PlacedReceives), which is a group's own inbox: bounded
   /// by it instead of inbox_bytes. 0: no such queues.
   std::uint32_t landing_depth = 0;
-  /// What register_landing() grants each rank, as a device does whose memory for it is used up.
+  /// What register_places() grants each rank, as a device does whose memory for it is used up.
   std::uint32_t landing_regions = ~std::uint32_t{0};
   std::uint32_t landing_queues = ~std::uint32_t{0};  ///< Of one rank at once, at most.
-  bool arrival_times =
-      false;  ///< Capabilities::arrival_times: virtual time, of each rank's own zero.
+  bool arrival_times = false;  ///< Timestamps: virtual time, of each rank's own zero.
+  /// A frame copy from `from` to `to` vanishes as it would by SimLink::loss where this says so;
+  /// empty: none. For faults that hit some frames only. Not with `lossless`.
+  std::function<bool(Rank from, Rank to, std::span<const std::byte> frame)> loses;
   std::vector<SimLink> links;  ///< One per rank; its size is the number of ranks.
 };
 
@@ -102,6 +106,9 @@ class SimNetwork {
   std::uint64_t wire_bytes_received(Rank rank) const noexcept;
   /// Frame copies for this rank that its port had no room for.
   std::uint64_t tail_dropped_frames(Rank rank) const noexcept;
+  /// Requests of a rank's transport that were larger than its Capabilities allow: nothing of them
+  /// was sent.
+  std::uint64_t oversize_requests(Rank rank) const noexcept;
   /// Frame buffers in use: in flight, in inboxes, or lent. 0 when everything was given back.
   std::size_t buffers_in_use() const noexcept;
 

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::uint32_t kAddressMagic = 0x314D4953;  // "SIM1"
 constexpr std::uint32_t kAddressBytes = 8;
-constexpr PayloadPool::Index kFree = ~PayloadPool::Index{0};
 
 Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
   Capabilities c;
@@ -26,23 +25,23 @@ Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
   c.join_settle = config.join_settle;
   c.replicates_in_network = true;
   c.loses_frames = !config.lossless;
-  c.landing_depth = config.landing_depth;
-  c.arrival_times = config.arrival_times;
   return c;
 }
 
 }  // namespace
 
 SimTransport::SimTransport(SimCore& core, Rank rank)
-    : core_(core),
-      rank_(rank),
-      capabilities_(capabilities_of(core.config(), core.port(rank).link)) {}
+    : core_(core), rank_(rank), sends_(core.config().send_depth) {
+  capabilities_ = capabilities_of(core.config(), core.port(rank).link);
+  if (core.config().landing_depth > 0) abilities_.placed_receives = this;
+  if (core.config().arrival_times) abilities_.timestamps = this;
+}
 
 SimTransport::~SimTransport() {
-  for (std::uint32_t id = 0; id < memberships_.size(); ++id) release(HandleKind::membership, id);
+  memberships_.for_each([this](MembershipId, const OpenMembership& held) { leave(held); });
   for (std::size_t i = 0; i < inbox_.size(); ++i) core_.pool().release(inbox_[i].payload);
-  for (const PayloadPool::Index payload : lent_)
-    if (payload != kFree) core_.pool().release(payload);
+  for (const Lent& lent : lent_)
+    if (lent.payload != kFree) core_.pool().release(lent.payload);
   core_.detach(rank_);
 }
 
@@ -55,8 +54,7 @@ PeerAddress SimTransport::address() const {
 }
 
 Result<Region> SimTransport::register_memory(std::span<const std::byte> memory) {
-  regions_.push_back({memory, true});
-  return Region(this, static_cast<RegionId>(regions_.size() - 1));
+  return hand_out<HandleKind::region>(*this, regions_, memory);
 }
 
 Result<Endpoint> SimTransport::connect(const PeerAddress& peer) {
@@ -67,131 +65,111 @@ Result<Endpoint> SimTransport::connect(const PeerAddress& peer) {
   if (rank >= core_.world())
     return bad_input("sim: peer address names rank " + std::to_string(rank) + ", but there are " +
                      std::to_string(core_.world()) + " ranks");
-  endpoints_.push_back({rank, true});
-  const auto id = static_cast<EndpointId>(endpoints_.size() - 1);
-  if (core_.known_lost(rank)) lost_.push(id);
-  return Endpoint(this, id);
+  auto out = hand_out<HandleKind::endpoint>(*this, endpoints_, Rank{rank});
+  if (out && core_.known_lost(rank)) lost_.push(out->id());
+  return out;
 }
 
 Result<Membership> SimTransport::join(GroupAddress group, JoinAs as) {
   const GroupSlot slot = core_.group_slot(group);
-  memberships_.push_back({slot, as, true});
-  if (as == JoinAs::receiver) {
+  auto out = hand_out<HandleKind::membership>(*this, memberships_, OpenMembership{slot, as});
+  if (out && as == JoinAs::receiver) {
     if (slot >= joined_.size()) {
       joined_.resize(std::size_t{slot} + 1);
       landings_.resize(std::size_t{slot} + 1);
     }
     if (joined_[slot]++ == 0) core_.add_receiver(slot, rank_);
   }
-  return Membership(this, static_cast<MembershipId>(memberships_.size() - 1));
+  return out;
+}
+
+void SimTransport::leave(const OpenMembership& membership) noexcept {
+  if (membership.as != JoinAs::receiver || --joined_[membership.group] > 0) return;
+  core_.remove_receiver(membership.group, rank_);
+  landings_[membership.group].open = false;
+  drop_landings(landings_[membership.group]);
 }
 
 void SimTransport::release(HandleKind kind, std::uint32_t id) noexcept {
   switch (kind) {
     case HandleKind::region:
-      regions_[id] = {};
+      regions_.erase(id);
       return;
     case HandleKind::endpoint:
-      endpoints_[id].open = false;
+      endpoints_.erase(id);
       return;
-    case HandleKind::membership: {
-      OpenMembership& membership = memberships_[id];
-      if (!std::exchange(membership.open, false) || membership.as != JoinAs::receiver) return;
-      if (--joined_[membership.group] > 0) return;
-      core_.remove_receiver(membership.group, rank_);
-      landings_[membership.group].open = false;
-      drop_landings(landings_[membership.group]);
+    case HandleKind::membership:
+      if (const auto held = memberships_.erase(id)) leave(*held);
       return;
-    }
   }
-}
-
-Status SimTransport::check_sizes(const SendRequest& request, std::uint64_t total) const noexcept {
-  const std::uint64_t frame = request.frame_bytes == 0 ? total : request.frame_bytes;
-  const bool fits = total <= capabilities_.max_request_bytes &&
-                    request.slices.size() <= capabilities_.max_request_slices &&
-                    frame <= capabilities_.max_frame_bytes;
-  return fits ? Status::ok : Status::oversize;
-}
-
-Status SimTransport::check_slices(const SendRequest& request) const noexcept {
-  for (const LocalSlice& slice : request.slices) {
-    if (slice.region >= regions_.size() || !regions_[slice.region].open)
-      return Status::not_registered;
-    const auto memory = regions_[slice.region].memory;
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-    const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
-    if (at < begin || at - begin > memory.size() || slice.bytes > memory.size() - (at - begin))
-      return Status::not_registered;
-  }
-  return Status::ok;
 }
 
 Status SimTransport::resolve(Destination destination, Posted& out) const noexcept {
   out.kind = destination.kind;
   if (destination.kind == Destination::Kind::endpoint) {
-    if (destination.id >= endpoints_.size() || !endpoints_[destination.id].open)
-      return Status::closed;
-    out.target = endpoints_[destination.id].peer;
+    const Rank* const peer = endpoints_.find(destination.id);
+    if (peer == nullptr) return Status::closed;
+    out.target = *peer;
     return core_.known_lost(out.target) ? Status::peer_lost : Status::ok;
   }
-  if (destination.id >= memberships_.size() || !memberships_[destination.id].open)
-    return Status::closed;
-  out.target = memberships_[destination.id].group;
+  const OpenMembership* const membership = memberships_.find(destination.id);
+  if (membership == nullptr) return Status::closed;
+  out.target = membership->group;
   return Status::ok;
 }
 
 void SimTransport::accept(const SendRequest& request) {
-  std::uint64_t total = 0;
-  for (const LocalSlice& slice : request.slices) total += slice.bytes;
-  Posted& posted = sends_.push_slot();
+  Posted& posted = sends_.next();
   posted.user = request.user;
-  posted.status = check_sizes(request, total);
-  if (posted.status == Status::ok) posted.status = check_slices(request);
+  posted.done = false;
+  posted.slices.clear();
+  posted.status = measure(
+      request, capabilities_, [this](RegionId id) { return regions_.find(id); },
+      [&](const LocalSlice& slice) { posted.slices.push_back(slice); }, posted.shape);
+  if (posted.status == Status::oversize) core_.note_oversize(rank_);
   if (posted.status == Status::ok) posted.status = resolve(request.destination, posted);
-  if (posted.status == Status::ok) {
-    posted.slices.assign(request.slices.begin(), request.slices.end());
-    posted.total_bytes = static_cast<std::uint32_t>(total);
-    posted.frame_bytes = request.frame_bytes == 0 ? posted.total_bytes : request.frame_bytes;
-  }
-  ++outstanding_;
+  sends_.post();
 }
 
 PostOutcome SimTransport::post_sends(std::span<const SendRequest> requests) noexcept {
   if (crashed_) return {0, PostState::broken};
-  const std::size_t room = capabilities_.send_depth - outstanding_;
-  const std::size_t taken = std::min(room, requests.size());
-  for (const SendRequest& request : requests.first(taken)) accept(request);
+  PostOutcome out;
+  for (; out.accepted < requests.size() && !sends_.full(); ++out.accepted) {
+    accept(requests[out.accepted]);
+  }
   if (!transmitting_) start_next();
-  return {static_cast<std::uint32_t>(taken),
-          taken == requests.size() ? PostState::accepted : PostState::backpressure};
+  if (out.accepted < requests.size()) out.state = PostState::backpressure;
+  return out;
 }
 
 // Requests that failed their checks wait for their turn too, so that completions keep the order.
 void SimTransport::start_next() {
   transmitting_ = false;
-  while (!sends_.empty() && !transmitting_) {
-    Posted& head = sends_.front();
-    if (head.status == Status::ok) {
+  while (left_ != sends_.posted() && !transmitting_) {
+    if (sends_.numbered(left_).status == Status::ok) {
       cursor_ = {};
       transmitting_ = true;
       core_.start_transmit(rank_, next_frame_bytes());
     } else {
-      done_.push({head.user, head.status});
-      sends_.pop();
+      finish_leaving();
     }
   }
 }
 
+void SimTransport::finish_leaving() noexcept {
+  sends_.numbered(left_).done = true;
+  ++left_;
+}
+
 std::uint32_t SimTransport::next_frame_bytes() noexcept {
-  const Posted& head = sends_.front();
-  return std::min(head.frame_bytes, head.total_bytes - cursor_.sent_bytes);
+  const RequestShape& shape = sends_.numbered(left_).shape;
+  return std::min(shape.frame_bytes, shape.bytes - cursor_.sent_bytes);
 }
 
 PayloadPool::Index SimTransport::gather(std::uint32_t bytes) {
   const PayloadPool::Index payload = core_.pool().acquire(bytes);
   std::byte* out = core_.pool().data(payload);
-  const Posted& head = sends_.front();
+  const Posted& head = sends_.numbered(left_);
   while (bytes > 0) {
     const LocalSlice& slice = head.slices[cursor_.slice];
     const std::uint32_t take = std::min(bytes, slice.bytes - cursor_.slice_offset);
@@ -212,7 +190,7 @@ void SimTransport::on_transmitted() {
   if (crashed_) return;
   const std::uint32_t bytes = next_frame_bytes();
   const PayloadPool::Index payload = gather(bytes);
-  const Posted& head = sends_.front();
+  const Posted& head = sends_.numbered(left_);
   ++counters_.sent_frames;
   counters_.sent_bytes += bytes;
   if (head.kind == Destination::Kind::endpoint)
@@ -220,12 +198,11 @@ void SimTransport::on_transmitted() {
   else
     core_.forward_group(rank_, head.target, payload);
   core_.pool().release(payload);
-  if (cursor_.sent_bytes < head.total_bytes) {
+  if (cursor_.sent_bytes < head.shape.bytes) {
     core_.start_transmit(rank_, next_frame_bytes());
     return;
   }
-  done_.push({head.user, Status::ok});
-  sends_.pop();
+  finish_leaving();
   start_next();
 }
 
@@ -246,8 +223,9 @@ void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
 
 void SimTransport::on_peer_lost(Rank rank) {
   if (crashed_) return;
-  for (EndpointId id = 0; id < endpoints_.size(); ++id)
-    if (endpoints_[id].open && endpoints_[id].peer == rank) lost_.push(id);
+  endpoints_.for_each([&](EndpointId id, Rank peer) {
+    if (peer == rank) lost_.push(id);
+  });
 }
 
 void SimTransport::crash() noexcept {
@@ -256,9 +234,9 @@ void SimTransport::crash() noexcept {
 
 PostOutcome SimTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
   for (const ReceiveRequest& request : requests) {
-    SELMCAST_CHECK(request.token < lent_.size() && lent_[request.token] != kFree,
+    SELMCAST_CHECK(request.token < lent_.size() && lent_[request.token].payload != kFree,
                    "a receive buffer was given back that was not lent");
-    core_.pool().release(std::exchange(lent_[request.token], kFree));
+    core_.pool().release(std::exchange(lent_[request.token], Lent{}).payload);
     free_tokens_.push_back(request.token);
   }
   return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
@@ -272,24 +250,26 @@ bool SimTransport::wanted(const Arrived& arrived) const noexcept {
 Completion SimTransport::lend(const Arrived& arrived) noexcept {
   if (free_tokens_.empty()) {
     free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
-    lent_.push_back(kFree);
+    lent_.emplace_back();
   }
   const std::uint32_t token = free_tokens_.back();
   const std::uint32_t bytes = core_.pool().bytes(arrived.payload);
   free_tokens_.pop_back();
-  lent_[token] = arrived.payload;
+  lent_[token] = {arrived.payload, arrived.at};
   ++counters_.received_frames;
   counters_.received_bytes += bytes;
   std::byte* const data = core_.pool().data(arrived.payload);
   Completion out{Completion::Kind::receive, Status::ok, token, bytes, bytes, data,
                  arrived.landing.user};
   out.set_landed(arrived.landing, data);
-  if (capabilities_.arrival_times) {
-    // Clocks of different ranks have different zeros: nobody may compare them.
-    const auto zero = std::chrono::seconds(1 + 1000 * std::uint64_t{rank_});
-    out.device_ns = static_cast<std::uint64_t>((arrived.at.time_since_epoch() + zero).count());
-  }
   return out;
+}
+
+std::uint64_t SimTransport::arrival_ns(const Completion& receive) const noexcept {
+  // Clocks of different ranks have different zeros: nobody may compare them.
+  const auto zero = std::chrono::seconds(1 + 1000 * std::uint64_t{rank_});
+  return static_cast<std::uint64_t>(
+      (lent_[receive.token].arrived.time_since_epoch() + zero).count());
 }
 
 std::size_t SimTransport::poll_frames(std::span<Completion> out) noexcept {
@@ -314,12 +294,10 @@ std::size_t SimTransport::poll(std::span<Completion> out) noexcept {
   std::size_t n = 0;
   for (; n < out.size() && !lost_.empty(); lost_.pop()) {
     const EndpointId id = lost_.front();
-    if (!endpoints_[id].open) continue;
+    if (endpoints_.find(id) == nullptr) continue;
     out[n++] = Completion{Completion::Kind::lost, Status::peer_lost, 0, 0, 0, nullptr, id};
   }
-  for (; n < out.size() && !done_.empty(); done_.pop(), --outstanding_)
-    out[n++] = Completion{Completion::Kind::send, done_.front().status, 0, 0, 0, nullptr,
-                          done_.front().user};
+  n += sends_.complete(out.subspan(n), [](const Posted& posted) { return posted.done; });
   return n + poll_frames(out.subspan(n));
 }
 

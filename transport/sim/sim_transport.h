@@ -4,28 +4,24 @@
 #include <string>
 #include <vector>
 
+#include "transport/handle_table.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
 #include "transport/sim/sim_core.h"
 
 namespace selmcast::detail {
 
-class SimTransport final : public Transport {
+class SimTransport final : public Transport, private PlacedReceives, private Timestamps {
  public:
   SimTransport(SimCore& core, Rank rank);
   ~SimTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
-  Result<Region> register_landing(std::span<std::byte> memory) override;
   Result<Membership> join(GroupAddress group, JoinAs as) override;
-  Result<Membership> join_landing(GroupAddress group) override;
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
-  PostOutcome post_landings(MembershipId group,
-                            std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t landing_drops(MembershipId group) const noexcept override;
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration) noexcept override {}  // Virtual time: the driver advances the network.
   void wake() noexcept override {}
@@ -38,36 +34,34 @@ class SimTransport final : public Transport {
   void on_peer_lost(Rank rank);
   void crash() noexcept;
 
+ private:
+  // PlacedReceives.
+  std::uint32_t placed_depth() const noexcept override { return core_.config().landing_depth; }
+  Result<Region> register_places(std::span<std::byte> memory) override;
+  Result<Membership> join_placed(GroupAddress group) override;
+  PostOutcome post_placed(MembershipId group,
+                          std::span<const LandingRequest> requests) noexcept override;
+  bool take_back(MembershipId group) noexcept override;
+  std::uint32_t drops(MembershipId group) const noexcept override;
+  // Timestamps.
+  std::uint64_t arrival_ns(const Completion& receive) const noexcept override;
+
  protected:
   void release(HandleKind kind, std::uint32_t id) noexcept override;
 
  private:
-  struct OpenRegion {
-    std::span<const std::byte> memory;
-    bool open = false;
-  };
-  struct OpenEndpoint {
-    Rank peer = 0;
-    bool open = false;
-  };
   struct OpenMembership {
     GroupSlot group = 0;
     JoinAs as = JoinAs::receiver;
-    bool open = false;
   };
-  struct Posted {
+  struct Posted : SendEntry {
     std::vector<LocalSlice> slices;
-    std::uint64_t user = 0;
-    std::uint32_t total_bytes = 0;
-    std::uint32_t frame_bytes = 0;
+    RequestShape shape;
     std::uint32_t target = 0;  ///< Rank or group slot.
     Destination::Kind kind = Destination::Kind::endpoint;
-    Status status = Status::ok;
+    bool done = false;
   };
-  struct Done {
-    std::uint64_t user = 0;
-    Status status = Status::ok;
-  };
+  static constexpr PayloadPool::Index kFree = ~PayloadPool::Index{0};
   struct Arrived {
     PayloadPool::Index payload = 0;
     GroupSlot group = kNoGroup;
@@ -88,11 +82,11 @@ class SimTransport final : public Transport {
     std::uint32_t slice_offset = 0;
   };
 
-  Status check_sizes(const SendRequest& request, std::uint64_t total) const noexcept;
-  Status check_slices(const SendRequest& request) const noexcept;
   Status resolve(Destination destination, Posted& out) const noexcept;
   void accept(const SendRequest& request);
+  void leave(const OpenMembership& membership) noexcept;
   void start_next();
+  void finish_leaving() noexcept;
   std::uint32_t next_frame_bytes() noexcept;
   PayloadPool::Index gather(std::uint32_t bytes);
   std::size_t poll_frames(std::span<Completion> out) noexcept;
@@ -109,28 +103,29 @@ class SimTransport final : public Transport {
 
   SimCore& core_;
   const Rank rank_;
-  Capabilities capabilities_;
   TransportCounters counters_;
   bool crashed_ = false;
   bool transmitting_ = false;
 
-  // Ids are indices and never used again: a stale one is recognised for ever.
-  std::vector<OpenRegion> regions_;
+  HandleTable<std::span<const std::byte>> regions_;
   std::uint32_t landing_regions_ = 0;  // Granted, ever.
-  std::vector<OpenEndpoint> endpoints_;
-  std::vector<OpenMembership> memberships_;
+  HandleTable<Rank> endpoints_;
+  HandleTable<OpenMembership> memberships_;
   std::vector<std::uint32_t> joined_;   // Receiver memberships held, by group slot.
   std::vector<LandingQueue> landings_;  // By group slot.
 
-  RingQueue<Posted> sends_;
+  SendLedger<Posted> sends_;
+  std::uint64_t left_ = 0;  // Requests that have left or failed: the number of the one that leaves.
   Cursor cursor_;
-  std::uint32_t outstanding_ = 0;  // Accepted and not yet polled.
-  RingQueue<Done> done_;
   RingQueue<EndpointId> lost_;
 
   RingQueue<Arrived> inbox_;
   std::uint64_t inbox_bytes_ = 0;
-  std::vector<PayloadPool::Index> lent_;  // By token; kFree when not lent.
+  struct Lent {
+    PayloadPool::Index payload = kFree;
+    TimePoint arrived{};
+  };
+  std::vector<Lent> lent_;  // By token.
   std::vector<std::uint32_t> free_tokens_;
 };
 

@@ -43,7 +43,7 @@ Result<std::uint32_t> interface_mtu(const std::string& name) {
 
 }  // namespace
 
-Result<NetworkInterface> find_interface(const std::string& name) {
+Result<NetworkInterface> find_interface(const std::string& name, std::uint32_t ipv4) {
   NetworkInterface out;
   out.name = name.empty() ? "lo" : name;
   const unsigned index = out.name.size() < IFNAMSIZ ? if_nametoindex(out.name.c_str()) : 0;
@@ -62,10 +62,11 @@ Result<NetworkInterface> find_interface(const std::string& name) {
   for (const ifaddrs* it = addresses.get(); it != nullptr; it = it->ifa_next) {
     if (out.name != it->ifa_name) continue;
     flags |= it->ifa_flags;
-    if (out.ipv4 != 0 || it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET) continue;
+    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET) continue;
     sockaddr_in address;
     std::memcpy(&address, it->ifa_addr, sizeof address);
-    out.ipv4 = ntohl(address.sin_addr.s_addr);
+    const std::uint32_t own = ntohl(address.sin_addr.s_addr);
+    if (out.ipv4 == 0 || own == ipv4) out.ipv4 = own;
   }
   if ((flags & IFF_UP) == 0) {
     return unavailable("interface " + out.name + " is down; bring it up: ip link set " + out.name +

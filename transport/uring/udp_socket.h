@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "transport/unique_fd.h"
+#include "base/unique_fd.h"
 #include "transport/uring/network_interface.h"
 #include "transport/uring/udp_address.h"
 

@@ -13,12 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "transport/config.h"
 #include "transport/handle_table.h"
-#include "transport/open.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
+#include "transport/transport.h"
 #include "transport/uring/network_interface.h"
 #include "transport/uring/receive_buffers.h"
 #include "transport/uring/udp_address.h"
 #include "transport/uring/udp_socket.h"
+#include "transport/wake_event.h"
 
 namespace selmcast::uring {
 
@@ -29,17 +33,13 @@ inline constexpr std::uint32_t kSlicesMax = 2 * kSegmentsMax;  ///< A header and
 
 /// One posted request until its completion is handed out. Holds all that sendmsg points to, so
 /// that posting copies descriptors only, never payload.
-struct SendSlot {
+struct SendSlot : SendEntry {
   msghdr message{};
   sockaddr_in to{};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(std::uint16_t))> control{};
   std::array<iovec, kSlicesMax> parts{};
-  std::uint64_t user = 0;
-  std::uint32_t bytes = 0;
-  std::uint32_t frame_bytes = 0;
-  std::uint32_t frames = 0;
+  RequestShape shape;
   std::uint32_t attempts = 0;
-  Status status = Status::ok;
   bool done = false;
 };
 
@@ -67,7 +67,6 @@ class UringTransport final : public Transport {
   static Result<std::unique_ptr<Transport>> open(const TransportConfig& config);
   ~UringTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
@@ -112,12 +111,11 @@ class UringTransport final : public Transport {
   void submit() noexcept;
   void arm() noexcept;
   Status prepare(const SendRequest& request, SendSlot& slot) noexcept;
-  Status gather(const SendRequest& request, SendSlot& slot) noexcept;
-  bool submit_slot(std::uint32_t index) noexcept;
+  bool submit_slot(std::uint32_t place) noexcept;
   void keep_going() noexcept;
   std::size_t finished_sends(std::span<Completion> out) noexcept;
   std::size_t reap(std::span<Completion> out) noexcept;
-  void send_ended(std::uint32_t index, int result) noexcept;
+  void send_ended(std::uint32_t place, int result) noexcept;
   bool receive_ended(std::size_t socket, const io_uring_cqe& entry, Completion& out) noexcept;
   bool deliver(std::size_t socket, std::uint32_t token, std::uint32_t bytes,
                Completion& out) noexcept;
@@ -125,7 +123,6 @@ class UringTransport final : public Transport {
   void break_down(int error) noexcept;
 
   const std::uint64_t job_;
-  Capabilities capabilities_;
   NetworkInterface interface_;
   std::uint16_t port_ = 0;
   std::uint32_t memberships_per_socket_ = 20;
@@ -144,10 +141,8 @@ class UringTransport final : public Transport {
   std::map<std::uint32_t, JoinedGroup> joined_;
   std::vector<std::uint64_t> joined_bits_;  ///< Bit i: group i is in joined_; read per completion.
 
-  std::vector<SendSlot> slots_;
-  std::uint64_t posted_ = 0;     ///< Slot of request number n is n % kSendDepth.
-  std::uint64_t completed_ = 0;  ///< Requests whose completion was handed out.
-  std::uint64_t retry_ = 0;      ///< Bit i: slot i is to be submitted again.
+  SendLedger<SendSlot> sends_{kSendDepth};
+  std::uint64_t retry_ = 0;  ///< Bit i: what lies in place i is to be submitted again.
 
   pthread_t driver_{};
   bool driven_ = false;

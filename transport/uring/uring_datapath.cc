@@ -41,10 +41,6 @@ constexpr bool is_transient(int error) noexcept {
          error == ECONNREFUSED || error == ECANCELED;
 }
 
-constexpr std::uint32_t frames_in(std::uint32_t bytes, std::uint32_t frame_bytes) noexcept {
-  return (bytes + frame_bytes - 1) / frame_bytes;
-}
-
 }  // namespace
 
 void UringTransport::adopt_thread() noexcept {
@@ -91,11 +87,10 @@ void UringTransport::break_down(int error) noexcept {
   broken_ = true;
   retry_ = 0;
   failure_ = {.error = error, .during = Failure::During::submit};
-  for (std::uint64_t n = completed_; n != posted_; ++n) {
-    SendSlot& slot = slots_[n % kSendDepth];
+  sends_.for_each([](SendSlot& slot) {
     if (!slot.done) slot.status = Status::failed;
     slot.done = true;
-  }
+  });
 }
 
 void UringTransport::arm() noexcept {
@@ -124,29 +119,6 @@ void UringTransport::arm() noexcept {
   }
 }
 
-Status UringTransport::gather(const SendRequest& request, SendSlot& slot) noexcept {
-  if (request.slices.size() > kSlicesMax) return Status::oversize;
-  std::uint64_t total = 0;
-  std::size_t parts = 0;
-  for (const LocalSlice& slice : request.slices) {
-    if (slice.bytes == 0) continue;
-    const auto* const region = regions_.find(slice.region);
-    if (region == nullptr) return Status::not_registered;
-    const auto begin = reinterpret_cast<std::uintptr_t>(region->data());
-    const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
-    if (at < begin || at - begin > region->size() || slice.bytes > region->size() - (at - begin)) {
-      return Status::not_registered;
-    }
-    slot.parts[parts++] = {.iov_base = const_cast<std::byte*>(slice.data), .iov_len = slice.bytes};
-    total += slice.bytes;
-  }
-  if (total > capabilities_.max_request_bytes) return Status::oversize;
-  slot.bytes = static_cast<std::uint32_t>(total);
-  slot.message.msg_iov = slot.parts.data();
-  slot.message.msg_iovlen = parts;
-  return Status::ok;
-}
-
 Status UringTransport::prepare(const SendRequest& request, SendSlot& slot) noexcept {
   const UdpTarget* target = nullptr;
   if (request.destination.kind == Destination::Kind::endpoint) {
@@ -155,14 +127,17 @@ Status UringTransport::prepare(const SendRequest& request, SendSlot& slot) noexc
     target = &member->target;
   }
   if (target == nullptr) return Status::closed;
-  if (const Status status = gather(request, slot); status != Status::ok) return status;
-
-  const bool one_frame = request.frame_bytes == 0 || request.frame_bytes >= slot.bytes;
-  slot.frame_bytes = one_frame ? slot.bytes : request.frame_bytes;
-  slot.frames = slot.bytes == 0 ? 0 : frames_in(slot.bytes, slot.frame_bytes);
-  if (slot.frame_bytes > capabilities_.max_frame_bytes || slot.frames > kSegmentsMax) {
-    return Status::oversize;
-  }
+  std::size_t parts = 0;
+  const Status status = measure(
+      request, capabilities_, [this](RegionId id) { return regions_.find(id); },
+      [&](const LocalSlice& slice) {
+        slot.parts[parts++] = {.iov_base = const_cast<std::byte*>(slice.data),
+                               .iov_len = slice.bytes};
+      },
+      slot.shape);
+  if (status != Status::ok) return status;
+  slot.message.msg_iov = slot.parts.data();
+  slot.message.msg_iovlen = parts;
   slot.to.sin_family = AF_INET;
   slot.to.sin_addr.s_addr = htonl(target->ipv4);
   slot.to.sin_port = htons(target->port);
@@ -170,8 +145,8 @@ Status UringTransport::prepare(const SendRequest& request, SendSlot& slot) noexc
   slot.message.msg_namelen = sizeof slot.to;
   slot.message.msg_control = nullptr;
   slot.message.msg_controllen = 0;
-  if (slot.frames > 1) {
-    const auto segment = static_cast<std::uint16_t>(slot.frame_bytes);
+  if (slot.shape.frames > 1) {
+    const auto segment = static_cast<std::uint16_t>(slot.shape.frame_bytes);
     auto* const control = reinterpret_cast<cmsghdr*>(slot.control.data());
     control->cmsg_level = SOL_UDP;
     control->cmsg_type = UDP_SEGMENT;
@@ -183,12 +158,11 @@ Status UringTransport::prepare(const SendRequest& request, SendSlot& slot) noexc
   return Status::ok;
 }
 
-bool UringTransport::submit_slot(std::uint32_t index) noexcept {
+bool UringTransport::submit_slot(std::uint32_t place) noexcept {
   io_uring_sqe* const entry = next_entry();
   if (entry == nullptr) return false;
-  SendSlot& slot = slots_[index];
-  io_uring_prep_sendmsg(entry, sockets_.front().fd.get(), &slot.message, 0);
-  io_uring_sqe_set_data64(entry, tag(Operation::send, index));
+  io_uring_prep_sendmsg(entry, sockets_.front().fd.get(), &sends_.in_place(place).message, 0);
+  io_uring_sqe_set_data64(entry, tag(Operation::send, place));
   return true;
 }
 
@@ -198,21 +172,20 @@ PostOutcome UringTransport::post_sends(std::span<const SendRequest> requests) no
   for (const SendRequest& request : requests) {
     if (broken_) [[unlikely]]
       break;
-    if (posted_ - completed_ == kSendDepth) {
+    if (sends_.full()) {
       out.state = PostState::backpressure;
       break;
     }
-    const auto index = static_cast<std::uint32_t>(posted_ % kSendDepth);
-    SendSlot& slot = slots_[index];
+    const std::uint32_t place = sends_.next_place();
+    SendSlot& slot = sends_.next();
     slot.user = request.user;
     slot.attempts = 0;
-    slot.frames = 0;
-    slot.bytes = 0;
+    slot.shape = {};
     slot.status = prepare(request, slot);
     // A request without a byte sends nothing and has thereby succeeded.
-    slot.done = slot.status != Status::ok || slot.frames == 0;
-    if (!slot.done && !submit_slot(index)) retry_ |= std::uint64_t{1} << index;
-    ++posted_;
+    slot.done = slot.status != Status::ok || slot.shape.frames == 0;
+    if (!slot.done && !submit_slot(place)) retry_ |= std::uint64_t{1} << place;
+    sends_.post();
     ++out.accepted;
   }
   submit();
@@ -236,25 +209,25 @@ PostOutcome UringTransport::post_receives(std::span<const ReceiveRequest> reques
           .state = broken_ ? PostState::broken : PostState::accepted};
 }
 
-void UringTransport::send_ended(std::uint32_t index, int result) noexcept {
-  SendSlot& slot = slots_[index];
+void UringTransport::send_ended(std::uint32_t place, int result) noexcept {
+  SendSlot& slot = sends_.in_place(place);
   if (slot.done) return;  // given up by break_down()
   if (result < 0 && is_transient(-result) && ++slot.attempts < kSendAttempts) {
-    retry_ |= std::uint64_t{1} << index;
+    retry_ |= std::uint64_t{1} << place;
     return;
   }
   slot.done = true;
   if (result >= 0) {
-    counters_.sent_frames += slot.frames;
-    counters_.sent_bytes += slot.bytes;
+    counters_.sent_frames += slot.shape.frames;
+    counters_.sent_bytes += slot.shape.bytes;
     return;
   }
   slot.status = Status::failed;
   failure_ = {.error = -result,
               .during = Failure::During::send,
               .to = {.ipv4 = ntohl(slot.to.sin_addr.s_addr), .port = ntohs(slot.to.sin_port)},
-              .bytes = slot.bytes,
-              .frame_bytes = slot.frame_bytes};
+              .bytes = slot.shape.bytes,
+              .frame_bytes = slot.shape.frame_bytes};
 }
 
 bool UringTransport::is_member(std::uint32_t ipv4) const noexcept {
@@ -336,19 +309,7 @@ std::size_t UringTransport::reap(std::span<Completion> out) noexcept {
 }
 
 std::size_t UringTransport::finished_sends(std::span<Completion> out) noexcept {
-  std::size_t filled = 0;
-  for (; filled < out.size() && completed_ != posted_; ++filled, ++completed_) {
-    const SendSlot& slot = slots_[completed_ % kSendDepth];
-    if (!slot.done) break;
-    out[filled] = {.kind = Completion::Kind::send,
-                   .status = slot.status,
-                   .token = 0,
-                   .bytes = 0,
-                   .frame_bytes = 0,
-                   .data = nullptr,
-                   .user = slot.user};
-  }
-  return filled;
+  return sends_.complete(out, [](const SendSlot& slot) { return slot.done; });
 }
 
 std::size_t UringTransport::poll(std::span<Completion> out) noexcept {
@@ -387,7 +348,7 @@ void UringTransport::wait(Duration at_most) noexcept {
     take_wake_entry();  // a second wake-up meanwhile: one wait() ended for both
     return;
   }
-  const bool finished = completed_ != posted_ && slots_[completed_ % kSendDepth].done;
+  const bool finished = !sends_.empty() && sends_.oldest().done;
   const Duration limit = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
   if (broken_) [[unlikely]] {
     pollfd wake_up{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
@@ -408,11 +369,7 @@ void UringTransport::wait(Duration at_most) noexcept {
 }
 
 void UringTransport::wake() noexcept {
-  const int saved = errno;  // may run in a signal handler
-  const std::uint64_t one = 1;
-  // Fails only when 2^64 - 2 wake-ups are pending, which is woken enough.
-  [[maybe_unused]] const auto written = write(wake_fd_.get(), &one, sizeof one);
-  errno = saved;
+  ring_wake_event(wake_fd_);
 }
 
 }  // namespace selmcast::uring

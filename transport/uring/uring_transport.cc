@@ -1,7 +1,6 @@
 #include "transport/uring/uring_transport.h"
 
 #include <arpa/inet.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,7 +64,7 @@ Result<std::unique_ptr<Transport>> UringTransport::open(const TransportConfig& c
     return bad_input("mtu " + std::to_string(config.mtu) + ": must be 0 (the interface's) or at " +
                      "least " + std::to_string(kMtuLeast));
   }
-  auto interface = find_interface(config.interface);
+  auto interface = find_interface(config.interface, config.ipv4);
   if (!interface) return interface.error();
   std::unique_ptr<UringTransport> out(new UringTransport(config.job));
   out->interface_ = *interface;
@@ -103,11 +102,11 @@ Result<void> UringTransport::open_sockets() {
   port_ = *port;
   sockets_.push_back({.fd = std::move(*unicast)});
 
-  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
-  if (!wake_fd_) return failed(std::string("eventfd: ") + std::strerror(errno));
+  auto wake = make_wake_event(true);
+  if (!wake) return wake.error();
+  wake_fd_ = std::move(wake).value();
   memberships_per_socket_ = memberships_per_socket();
   joined_bits_.resize(kGroupsPerJob / 64);
-  slots_.resize(kSendDepth);
   return {};
 }
 
@@ -119,6 +118,7 @@ void UringTransport::describe(const TransportConfig& config) {
   capabilities_.max_request_bytes =
       std::min(kDatagramMax, kSegmentsMax * capabilities_.max_frame_bytes);
   capabilities_.max_request_slices = kSlicesMax;
+  capabilities_.max_request_frames = kSegmentsMax;
   capabilities_.send_depth = kSendDepth;
   capabilities_.receive_buffers = ReceiveBuffers::kCount;
   capabilities_.wire_overhead_bytes = kIpUdpHeaders + kEthernetHeader;
@@ -150,17 +150,13 @@ Result<Region> UringTransport::register_memory(std::span<const std::byte> memory
   if (memory.data() == nullptr || memory.empty()) {
     return bad_input("register_memory: the range is empty");
   }
-  const auto id = regions_.insert(memory);
-  if (!id) return failed("register_memory: 65536 regions are registered already; release some");
-  return Region(this, *id);
+  return hand_out<detail::HandleKind::region>(*this, regions_, memory);
 }
 
 Result<Endpoint> UringTransport::connect(const PeerAddress& peer) {
   auto target = decode_peer(peer);
   if (!target) return target.error();
-  const auto id = endpoints_.insert(*target);
-  if (!id) return failed("connect: 65536 endpoints are open already; close some");
-  return Endpoint(this, *id);
+  return hand_out<detail::HandleKind::endpoint>(*this, endpoints_, *target);
 }
 
 Result<Membership> UringTransport::join(GroupAddress group, JoinAs as) {
@@ -172,10 +168,10 @@ Result<Membership> UringTransport::join(GroupAddress group, JoinAs as) {
   if (as == JoinAs::receiver) {
     if (auto state = become_member(group.index, *target); !state) return state.error();
   }
-  const auto id = members_.insert({.target = *target, .index = group.index, .as = as});
-  if (id) return Membership(this, *id);
-  if (as == JoinAs::receiver) leave(group.index, *target);
-  return failed("join: 65536 memberships are held already; leave some");
+  auto out = hand_out<detail::HandleKind::membership>(
+      *this, members_, GroupMember{.target = *target, .index = group.index, .as = as});
+  if (!out && as == JoinAs::receiver) leave(group.index, *target);
+  return out;
 }
 
 Result<std::size_t> UringTransport::socket_with_room() {

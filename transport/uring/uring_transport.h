@@ -3,7 +3,8 @@
 
 #include <memory>
 
-#include "transport/open.h"
+#include "transport/config.h"
+#include "transport/transport.h"
 
 namespace selmcast {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/verbs/quiet_thread.h"
+#include "base/quiet_thread.h"
 
 namespace selmcast::verbs {
 namespace {
@@ -36,8 +36,7 @@ Result<std::unique_ptr<AsyncEvents>> AsyncEvents::start(std::vector<Rail*> rails
       new AsyncEvents(std::move(rails), std::move(changed), std::move(stop)));
   const int error = start_quiet(out->thread_, [self = out.get()] { self->run(); });
   if (error == 0) return out;
-  return failed(std::string("verbs: no thread for the devices' events: ") + std::strerror(error) +
-                "; raise the limit of processes (ulimit -u)");
+  return failed("verbs: " + no_thread("for the devices' events", error));
 }
 
 AsyncEvents::AsyncEvents(std::vector<Rail*> rails, std::function<void()> changed, UniqueFd stop)

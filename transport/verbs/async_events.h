@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "transport/unique_fd.h"
+#include "base/unique_fd.h"
 #include "transport/verbs/rail.h"
 #include "transport/verbs/removal_watch.h"
 

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "transport/arena.h"
+#include "base/system_files.h"
 #include "transport/verbs/explain.h"
 #include "transport/verbs/ipoib.h"
 #include "transport/verbs/packet_size.h"
@@ -151,7 +151,7 @@ Result<DevicePort> examine(ibv_context* context, std::uint8_t number, int gid_in
     out.interface_index = table[*chosen].interface_index;
     out.interface_name = interface_of(out.interface_index);
   }
-  out.numa_node = numa_node_of_rdma_device(device);
+  out.numa_node = numa_node_of(device);
   return out;
 }
 
@@ -294,6 +294,29 @@ Result<OpenedPort> open_port(const PortWish& wish) {
   return out;
 }
 
+Result<PortBehind> port_behind(const std::string& interface) {
+  auto found = devices();
+  if (!found) return std::move(found).error();
+  std::optional<PortBehind> first;
+  for (std::size_t i = 0; i < found->count; ++i) {
+    const auto context = open_context(found->list.get()[i]);
+    if (!context) continue;
+    for (int p = 1; p <= context->attributes.phys_port_cnt; ++p) {
+      const auto port = examine(context->context.get(), static_cast<std::uint8_t>(p), -1);
+      if (!port) continue;
+      const PortBehind one{port->device + ":" + std::to_string(p),
+                           !interface.empty() && port->interface_name == interface};
+      if (one.behind) return one;
+      if (!first) first = one;
+    }
+  }
+  if (first) return *first;
+  // Says why each of them is not usable.
+  auto none = open_port({});
+  if (!none) return std::move(none).error();
+  return PortBehind{none->port.device + ":" + std::to_string(none->port.port), false};
+}
+
 std::vector<std::string> describe_ports() {
   std::vector<std::string> out;
   auto found = devices();
@@ -311,6 +334,13 @@ std::vector<std::string> describe_ports() {
     }
   }
   return out;
+}
+
+std::optional<std::uint32_t> numa_node_of(const std::string& device) {
+  // -1, which is not a number here, where the device is attached to none (Soft-RoCE, one node).
+  const auto node = read_system_number("/sys/class/infiniband/" + device + "/device/numa_node");
+  if (!node || *node > UINT32_MAX) return {};
+  return static_cast<std::uint32_t>(*node);
 }
 
 }  // namespace selmcast::verbs

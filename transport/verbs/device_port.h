@@ -69,6 +69,14 @@ struct OpenedPort {
 /// are).
 Result<OpenedPort> open_port(const PortWish& wish);
 
+struct PortBehind {
+  std::string name;     ///< As parse_port_wish() reads.
+  bool behind = false;  ///< The interface is its own.
+};
+/// The first usable port whose network interface is `interface`; where there is none, the first
+/// usable one. Errors as open_port()'s without a wish.
+Result<PortBehind> port_behind(const std::string& interface);
+
 /// Every port of every device with what makes it usable or not; one line each, for `doctor`.
 std::vector<std::string> describe_ports();
 
@@ -76,5 +84,8 @@ std::vector<std::string> describe_ports();
 std::string ipoib_address_wanted(const DevicePort& port);
 
 std::string gid_text(const ibv_gid& gid);
+
+/// The NUMA node that a device of this name is attached to, if the kernel knows.
+std::optional<std::uint32_t> numa_node_of(const std::string& device);
 
 }  // namespace selmcast::verbs

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "base/units.h"
-#include "transport/unique_fd.h"
 #include "transport/verbs/device_port.h"
 
 namespace selmcast::verbs {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <tuple>
 
-#include "hwconf/system_files.h"
+#include "base/system_files.h"
 
 namespace selmcast::verbs {
 namespace {

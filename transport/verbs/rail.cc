@@ -22,10 +22,10 @@ constexpr std::uint32_t kFrameLeast = 256;  // the smallest path MTU of InfiniBa
 // would repeat a question that was lost.
 constexpr std::uint32_t kWayAttempts = 4;
 
-// Between two attempts to mend what receives; longer while they do not help.
+// Between two attempts to recover what receives; longer while they do not help.
 constexpr Duration kPauseFirst = std::chrono::milliseconds(1);
 constexpr Duration kPauseMost = std::chrono::milliseconds(100);
-constexpr Duration kMended = std::chrono::seconds(1);
+constexpr Duration kRecovered = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -319,8 +319,8 @@ void Rail::landing_failed(std::uint32_t slot, std::uint32_t qpn) noexcept {
   landing_slots_->free(slot);
 }
 
-int Rail::mend(TimePoint now) noexcept {
-  if (now < mend_at_) return 0;
+int Rail::recover(TimePoint now) noexcept {
+  if (now < recover_at_) return 0;
   slots_->flush();
   slots_->clear_flush_error();
   int error = 0;
@@ -333,10 +333,10 @@ int Rail::mend(TimePoint now) noexcept {
     if (srq_ == nullptr && !receiver.broken && !receiver.lands) fill(receiver);
   }
   if (srq_ != nullptr) slots_->post_free({.srq = srq_.get()}, kSharedQueue, buffers_);
-  pause_ =
-      now - mended_at_ > kMended ? kPauseFirst : std::clamp(pause_ * 2, kPauseFirst, kPauseMost);
-  mended_at_ = now;
-  mend_at_ = now + pause_;
+  pause_ = now - recovered_at_ > kRecovered ? kPauseFirst
+                                            : std::clamp(pause_ * 2, kPauseFirst, kPauseMost);
+  recovered_at_ = now;
+  recover_at_ = now + pause_;
   return error != 0 ? error : slots_->flush_error();
 }
 

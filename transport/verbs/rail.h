@@ -90,28 +90,28 @@ class Rail {
                                        landing, lkey);
   }
   /// Drops what is posted to a landing queue and what of it has not been polled. 0 or an errno;
-  /// then mend() tries again. Enters the kernel.
+  /// then recover() tries again. Enters the kernel.
   int take_back(Receiver& receiver) noexcept;
   /// Nothing of the group is handed over any more. Of a shared queue the queue pair goes with
   /// seen_empty().
   void remove_group(std::uint32_t ipv4) noexcept;
   bool awaits_empty() const noexcept { return !retired_.empty() || awaits_empty_; }
   /// With a shared queue, once the completion queue was seen empty: destroys the queue pairs of
-  /// groups that were left, and lets mend() reset those in error.
+  /// groups that were left, and lets recover() reset those in error.
   /// Not earlier, because some devices take completions of a queue pair that is destroyed or reset
   /// out of the queue, and the shared buffers they stand for would be lost.
   void seen_empty() noexcept;
-  /// A receive into buffer `slot` of queue pair `qpn` came to nothing: mend() restarts it.
+  /// A receive into buffer `slot` of queue pair `qpn` came to nothing: recover() restarts it.
   void receive_failed(std::uint32_t slot, std::uint32_t qpn) noexcept;
   /// The same with a buffer of landing_slots().
   void landing_failed(std::uint32_t slot, std::uint32_t qpn) noexcept;
-  /// Whether mend() has something to do.
-  bool ailing() const noexcept { return broken_receivers_ || slots_->flush_error() != 0; }
+  /// Whether recover() has something to do.
+  bool unhealthy() const noexcept { return broken_receivers_ || slots_->flush_error() != 0; }
   /// Restarts queue pairs in error and posts what buffers the device refused, at growing intervals
   /// while that does not help. 0 or the errno of what failed. Enters the kernel.
-  int mend(TimePoint now) noexcept;
-  /// Asks the device which queue pairs that receive are in error, for mend(): with a shared receive
-  /// queue only an event or silence tells. System calls.
+  int recover(TimePoint now) noexcept;
+  /// Asks the device which queue pairs that receive are in error, for recover(): with a shared
+  /// receive queue only an event or silence tells. System calls.
   void look_for_errors() noexcept;
   /// The queue pair of this number, or null for one that is gone.
   const Receiver* receiver(std::uint32_t qpn) noexcept { return find(qpn); }
@@ -181,7 +181,7 @@ class Rail {
   std::uint32_t buffers_ = 0;
   bool broken_receivers_ = false;
   bool awaits_empty_ = false;  ///< Some receiver is stopped and not drained.
-  TimePoint mended_at_{}, mend_at_{};
+  TimePoint recovered_at_{}, recover_at_{};
   Duration pause_{};
 };
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/random.h"
 #include "base/units.h"
-#include "transport/arena.h"
 #include "transport/verbs/reliable.h"
 #include "transport/verbs/wire_up.h"
 

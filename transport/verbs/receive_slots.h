@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/arena.h"
+#include "base/arena.h"
 #include "transport/requests.h"
 #include "transport/verbs/device_port.h"
 #include "transport/verbs/work_id.h"

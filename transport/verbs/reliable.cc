@@ -101,11 +101,4 @@ Result<void> connect_reliable(ibv_qp* qp, const DevicePort& port, const ibv_devi
   return {};
 }
 
-int restart_reliable(ibv_qp* qp, const DevicePort& port, int access) noexcept {
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RESET;
-  if (const int error = ibv_modify_qp(qp, &attributes, IBV_QP_STATE); error != 0) return error;
-  return to_init(qp, port, access);
-}
-
 }  // namespace selmcast::verbs

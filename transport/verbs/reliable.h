@@ -46,7 +46,4 @@ Result<void> connect_reliable(ibv_qp* qp, const DevicePort& port, const ibv_devi
                               std::uint32_t psn, const ReliablePeer& peer,
                               const Persistence& persistence, std::uint8_t reads = 16);
 
-/// To RESET and INIT again, so that it can be connected anew. 0 or an errno.
-int restart_reliable(ibv_qp* qp, const DevicePort& port, int access) noexcept;
-
 }  // namespace selmcast::verbs

@@ -51,6 +51,8 @@ class SendQueue {
   /// Frames up to this number are the caller's again.
   std::uint64_t completed() const noexcept { return completed_; }
 
+  /// Whether the device can hold what is sent to a rate.
+  bool can_pace() const noexcept { return pacing_.has_value(); }
   /// Has the device hold what is sent to `kbps`, frames of all destinations together; 0: to no
   /// rate. False: it cannot, or not to this rate, and no rate holds. A queue in error has the rate
   /// once it is revived. System calls.

@@ -6,16 +6,17 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "transport/handle_table.h"
-#include "transport/unique_fd.h"
+#include "transport/request_shape.h"
+#include "transport/send_ledger.h"
 #include "transport/verbs/async_events.h"
 #include "transport/verbs/rail.h"
-#include "transport/verbs/registration_cache.h"
 #include "transport/verbs/verbs_transport.h"
+#include "transport/wake_event.h"
 
 namespace selmcast::verbs {
 
@@ -31,51 +32,61 @@ inline constexpr std::uint32_t kLandingDepth = 256;
 /// At once, at most. Each takes kLandingDepth buffers of a frame.
 inline constexpr std::uint32_t kLandingQueues = 64;
 
-class VerbsTransport final : public Transport {
+class VerbsTransport final : public Transport,
+                             private RemoteReads,
+                             private PlacedReceives,
+                             private Pacing,
+                             private Timestamps {
  public:
   static Result<std::unique_ptr<Transport>> open(const TransportConfig& config);
   ~VerbsTransport() override;
 
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override;
   Result<Region> register_memory(std::span<const std::byte> memory) override {
     return register_for(memory, 0);  // no flag is local read
   }
-  Result<Region> register_readable(std::span<const std::byte> memory) override {
-    return register_for(memory, IBV_ACCESS_REMOTE_READ);
-  }
-  Result<Region> register_landing(std::span<std::byte> memory) override {
-    // What was read is looked at after its completion, which the device writes in order. Memory
-    // that peers read is not relaxed: a tag must not be read before the data that it stands for.
-    return register_for(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
-  }
-  RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept override;
   Result<Endpoint> connect(const PeerAddress& peer) override;
   Result<Membership> join(GroupAddress group, JoinAs as) override {
     return join_as(group, as, false);
   }
-  Result<Membership> join_landing(GroupAddress group) override;
 
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
-  bool can_read(EndpointId peer) noexcept override;
-  PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
-  PostOutcome post_landings(MembershipId group,
-                            std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t landing_drops(MembershipId group) const noexcept override;
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration at_most) noexcept override;
   void wake() noexcept override;
 
   TransportCounters counters() const noexcept override { return counters_; }
   std::string last_error() const override;
-  bool limit_rate(Kbps total) noexcept override;
   std::vector<std::string> notices() const override;
-  /// For tests and measurements.
-  const RegistrationCache::Counters& registrations() const noexcept {
-    return registrations_->counters();
+
+ private:
+  // RemoteReads.
+  Result<Region> register_readable(std::span<const std::byte> memory) override {
+    return register_for(memory, IBV_ACCESS_REMOTE_READ);
   }
+  Result<Region> register_target(std::span<std::byte> memory) override {
+    // What was read is looked at after its completion, which the device writes in order. Memory
+    // that peers read is not relaxed: a tag must not be read before the data that it stands for.
+    return register_for(memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  }
+  RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept override;
+  bool can_read(EndpointId peer) noexcept override;
+  PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept override;
+  // PlacedReceives.
+  std::uint32_t placed_depth() const noexcept override { return rails_.front()->landing_depth(); }
+  Result<Region> register_places(std::span<std::byte> memory) override {
+    return register_target(memory);
+  }
+  Result<Membership> join_placed(GroupAddress group) override;
+  PostOutcome post_placed(MembershipId group,
+                          std::span<const LandingRequest> requests) noexcept override;
+  bool take_back(MembershipId group) noexcept override;
+  std::uint32_t drops(MembershipId group) const noexcept override;
+  // Pacing.
+  bool limit_rate(Kbps total) noexcept override;
+  // Timestamps.
+  std::uint64_t arrival_ns(const Completion& receive) const noexcept override;
 
  protected:
   void release(detail::HandleKind kind, std::uint32_t id) noexcept override;
@@ -83,8 +94,7 @@ class VerbsTransport final : public Transport {
  private:
   struct RegionEntry {
     std::span<const std::byte> memory;
-    RegistrationCache::Lease lease;
-    RegistrationCache::Keys keys{};  ///< The lease's.
+    std::array<MemoryRegion, kRailsMax> keys;  ///< By rail.
   };
   struct Target {
     std::array<AddressHandle, kRailsMax> handles;
@@ -97,13 +107,10 @@ class VerbsTransport final : public Transport {
     std::uint32_t index = 0;
     JoinAs as = JoinAs::send_only;
   };
-  struct Request {
-    std::uint64_t user = 0;
+  struct Request : SendEntry {
     std::uint64_t end = 0;  ///< Number of its last frame on that rail.
+    RequestShape shape;
     std::uint32_t rail = 0;
-    std::uint32_t frames = 0;
-    std::uint32_t bytes = 0;
-    Status status = Status::ok;
     bool sent = false;  ///< False: nothing of it was given to a device.
   };
   /// A posted read, by the low byte of its number; the rest of the number tells its users apart.
@@ -135,25 +142,29 @@ class VerbsTransport final : public Transport {
   // Set-up.
   Result<Region> register_for(std::span<const std::byte> memory, int access);
   Result<void> open_rails(const TransportConfig& config);
-  void make_registrations(const TransportConfig& config);
   void describe();
   void note_missing(const TransportConfig& config);
   std::uint64_t rail_job(std::size_t rail) const noexcept;
   Result<Membership> join_as(GroupAddress group, JoinAs as, bool lands);
   Result<void> become_member(std::uint32_t index, bool lands);
   Result<void> reach_group(std::uint32_t index, Target& target);
+  void unroute(std::uint32_t index) noexcept;
   void leave(std::uint32_t index) noexcept;
   /// The device may still send to it: destroyed later.
   void retire(Target target) noexcept;
 
   // Data path.
+  const std::span<const std::byte>* memory_of(RegionId id) const noexcept {
+    const RegionEntry* const region = regions_.find(id);
+    return region == nullptr ? nullptr : &region->memory;
+  }
   const Target* target_of(const Destination& destination) const noexcept;
-  Status check(const SendRequest& request, Request& entry) const noexcept;
   bool usable(const Rail& rail) const noexcept;
   Rail* next_rail(std::uint32_t& index) noexcept;
   bool post(const SendRequest& request, const Target& target, Request& entry) noexcept;
   Status add_frames(const SendRequest& request, const Target& target, Request& entry) noexcept;
   void ring_all() noexcept;
+  bool finished(const Request& entry) const noexcept;
   std::size_t finished_sends(std::span<Completion> out) noexcept;
   std::size_t reap(std::uint32_t rail, std::span<Completion> out) noexcept;
   bool handle(std::uint32_t rail, const ibv_wc& entry, Completion& out) noexcept;
@@ -162,6 +173,11 @@ class VerbsTransport final : public Transport {
   static void give_back_landing(Rail& rail, std::uint32_t slot) noexcept;
   Receiver* landing_of(MembershipId id) const noexcept;
   void sends_failed(std::uint32_t rail, std::uint64_t from) noexcept;
+  /// Of a token of the only rail.
+  static std::size_t arrival_place(std::uint32_t token) noexcept {
+    return (token & kTokenLanding) != 0 ? kBuffers + (token & ~kTokenLanding) : token;
+  }
+  void note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept;
   std::size_t take_stash(std::span<Completion> out) noexcept;
   Rail* readable_rail(EndpointId peer, std::uint32_t& index) noexcept;
   bool post_read(const ReadRequest& request) noexcept;
@@ -169,37 +185,35 @@ class VerbsTransport final : public Transport {
   std::size_t lost_reads(std::span<Completion> out) noexcept;
   /// Of a device that is gone: what it held has failed.
   void give_up(std::uint32_t rail) noexcept;
-  void repair() noexcept;
+  void check_health() noexcept;
   void look_again(std::uint32_t rail, TimePoint now) noexcept;
   void look_at_groups(std::uint32_t rail, TimePoint now) noexcept;
   int follow(std::uint32_t rail, const GroupJoin::Moved& moved) noexcept;
   /// False of a port that has been known by another name for a while.
   bool may_work(const Rail& rail) const noexcept;
-  void look_after_receivers() noexcept;
+  void check_receivers() noexcept;
   void drop_retired() noexcept;
   bool arm_and_look(bool& armed) noexcept;
 
   const std::uint64_t job_;
-  Capabilities capabilities_;
   std::vector<std::unique_ptr<Rail>> rails_;
   UniqueFd wake_fd_;
   std::unique_ptr<AsyncEvents> events_;  ///< Destroyed before what it watches and wakes.
 
-  std::optional<RegistrationCache> registrations_;
-  HandleTable<RegionEntry> regions_;  ///< Destroyed before what it holds leases of.
+  HandleTable<RegionEntry> regions_;  ///< Destroyed before the devices it is registered with.
   HandleTable<Target> endpoints_;
   HandleTable<GroupMember> members_;
   std::vector<Target> retired_;
   std::map<std::uint32_t, std::uint32_t> joined_;  ///< Memberships as receiver, by group index.
 
-  std::vector<Request> requests_;
-  std::uint64_t posted_ = 0;     ///< Request number n is requests_[n % kRequestDepth].
-  std::uint64_t completed_ = 0;  ///< Requests whose completion was handed out.
+  SendLedger<Request> requests_{kRequestDepth};
   std::uint32_t rail_turn_ = 0;
   std::vector<Read> reads_;
   std::uint32_t reads_pending_ = 0;
   std::uint32_t reads_posted_ = 0;  ///< Ever.
 
+  /// By buffer: when the device took in what it holds; empty without Timestamps.
+  std::vector<std::uint64_t> arrivals_;
   struct Stashed {
     std::uint32_t rail = 0;
     ibv_wc entry{};

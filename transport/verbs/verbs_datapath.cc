@@ -24,10 +24,6 @@ constexpr std::uint32_t kReapMost = 1024;
 constexpr Duration kSilence = std::chrono::milliseconds(500);
 constexpr std::uint32_t kQuietPolls = 1024;
 
-constexpr std::uint32_t frames_in(std::uint32_t bytes, std::uint32_t frame_bytes) noexcept {
-  return (bytes + frame_bytes - 1) / frame_bytes;
-}
-
 }  // namespace
 
 const VerbsTransport::Target* VerbsTransport::target_of(
@@ -35,32 +31,6 @@ const VerbsTransport::Target* VerbsTransport::target_of(
   if (destination.kind == Destination::Kind::endpoint) return endpoints_.find(destination.id);
   const GroupMember* const member = members_.find(destination.id);
   return member == nullptr ? nullptr : &member->target;
-}
-
-Status VerbsTransport::check(const SendRequest& request, Request& entry) const noexcept {
-  if (request.slices.size() > capabilities_.max_request_slices) return Status::oversize;
-  std::uint64_t total = 0;
-  for (const LocalSlice& slice : request.slices) {
-    if (slice.bytes == 0) continue;
-    const RegionEntry* const region = regions_.find(slice.region);
-    if (region == nullptr) return Status::not_registered;
-    const auto begin = reinterpret_cast<std::uintptr_t>(region->memory.data());
-    const auto at = reinterpret_cast<std::uintptr_t>(slice.data);
-    const std::size_t size = region->memory.size();
-    if (at < begin || at - begin > size || slice.bytes > size - (at - begin)) {
-      return Status::not_registered;
-    }
-    total += slice.bytes;
-  }
-  if (total > capabilities_.max_request_bytes) return Status::oversize;
-  entry.bytes = static_cast<std::uint32_t>(total);
-  const bool one_frame = request.frame_bytes == 0 || request.frame_bytes >= entry.bytes;
-  const std::uint32_t frame_bytes = one_frame ? entry.bytes : request.frame_bytes;
-  entry.frames = entry.bytes == 0 ? 0 : frames_in(entry.bytes, frame_bytes);
-  if (frame_bytes > capabilities_.max_frame_bytes || entry.frames > kRequestFrames) {
-    return Status::oversize;
-  }
-  return Status::ok;
 }
 
 bool VerbsTransport::usable(const Rail& rail) const noexcept {
@@ -81,7 +51,6 @@ Rail* VerbsTransport::next_rail(std::uint32_t& index) noexcept {
 Status VerbsTransport::add_frames(const SendRequest& request, const Target& target,
                                   Request& entry) noexcept {
   SendQueue& queue = rails_[entry.rail]->sends();
-  const std::uint32_t frame_bytes = entry.frames == 1 ? entry.bytes : request.frame_bytes;
   const std::uint64_t before = queue.added();
   std::uint32_t room = 0;  // in the frame begun last
   for (const LocalSlice& slice : request.slices) {
@@ -90,7 +59,7 @@ Status VerbsTransport::add_frames(const SendRequest& request, const Target& targ
     for (std::uint32_t at = 0; at < slice.bytes;) {
       if (room == 0) {
         queue.begin_frame(target.handles[entry.rail].get(), target.qpn[entry.rail]);
-        room = frame_bytes;
+        room = entry.shape.frame_bytes;
       }
       const std::uint32_t bytes = std::min(room, slice.bytes - at);
       if (!queue.add_slice(slice.data + at, bytes, lkey)) {
@@ -108,8 +77,8 @@ Status VerbsTransport::add_frames(const SendRequest& request, const Target& targ
 bool VerbsTransport::post(const SendRequest& request, const Target& target,
                           Request& entry) noexcept {
   Rail* const rail = next_rail(entry.rail);
-  if (rail == nullptr || !rail->sends().has_room(entry.frames)) return false;
-  if (const int error = rail->sends().make_place(entry.frames); error != 0) {
+  if (rail == nullptr || !rail->sends().has_room(entry.shape.frames)) return false;
+  if (const int error = rail->sends().make_place(entry.shape.frames); error != 0) {
     failure_ = {Failure::During::post, error, entry.rail, rail->sends().queue_pair()->qp_num};
     sends_failed(entry.rail, rail->sends().completed() + 1);
     return false;
@@ -124,21 +93,27 @@ PostOutcome VerbsTransport::post_sends(std::span<const SendRequest> requests) no
   for (const SendRequest& request : requests) {
     if (broken_) [[unlikely]]
       break;
-    bool taken = posted_ - completed_ < kRequestDepth;
+    bool taken = !requests_.full();
     if (taken) {
-      Request& entry = requests_[posted_ % kRequestDepth];
+      Request& entry = requests_.next();
       entry = Request{};
       entry.user = request.user;
       const Target* const target = target_of(request.destination);
-      entry.status = target == nullptr ? Status::closed : check(request, entry);
+      entry.status = target == nullptr ? Status::closed
+                                       : measure(
+                                             request, capabilities_,
+                                             [this](RegionId id) { return memory_of(id); },
+                                             [](const LocalSlice&) {}, entry.shape);
       // A request without a byte sends nothing and has thereby succeeded.
-      if (entry.status == Status::ok && entry.frames > 0) taken = post(request, *target, entry);
+      if (entry.status == Status::ok && entry.shape.frames > 0) {
+        taken = post(request, *target, entry);
+      }
     }
     if (!taken) {
       out.state = PostState::backpressure;
       break;
     }
-    ++posted_;
+    requests_.post();
     ++out.accepted;
   }
   ring_all();
@@ -158,10 +133,9 @@ void VerbsTransport::ring_all() noexcept {
 }
 
 void VerbsTransport::sends_failed(std::uint32_t rail, std::uint64_t from) noexcept {
-  for (std::uint64_t n = completed_; n != posted_; ++n) {
-    Request& entry = requests_[n % kRequestDepth];
+  requests_.for_each([&](Request& entry) {
     if (entry.sent && entry.rail == rail && entry.end >= from) entry.status = Status::failed;
-  }
+  });
 }
 
 PostOutcome VerbsTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
@@ -240,11 +214,20 @@ bool VerbsTransport::handle(std::uint32_t rail, const ibv_wc& entry, Completion&
   return false;
 }
 
+void VerbsTransport::note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept {
+  if (arrivals_.empty() || completion.kind != Completion::Kind::receive) return;
+  arrivals_[arrival_place(completion.token)] = device_ns;
+}
+
+std::uint64_t VerbsTransport::arrival_ns(const Completion& receive) const noexcept {
+  return arrivals_[arrival_place(receive.token)];
+}
+
 std::size_t VerbsTransport::take_stash(std::span<Completion> out) noexcept {
   std::size_t filled = 0;
   while (stash_taken_ < stash_filled_ && filled < out.size()) {
     const auto& [rail, entry, device_ns] = stash_[stash_taken_++];
-    if (handle(rail, entry, out[filled])) out[filled++].device_ns = device_ns;
+    if (handle(rail, entry, out[filled])) note_arrival(out[filled++], device_ns);
   }
   if (stash_taken_ == stash_filled_) stash_taken_ = stash_filled_ = 0;
   return filled;
@@ -263,7 +246,7 @@ std::size_t VerbsTransport::reap(std::uint32_t rail, std::span<Completion> out) 
     }
     const auto taken = static_cast<std::size_t>(count);
     for (std::size_t i = 0; i < taken; ++i) {
-      if (handle(rail, entries[i], out[filled])) out[filled++].device_ns = times[i];
+      if (handle(rail, entries[i], out[filled])) note_arrival(out[filled++], times[i]);
     }
     handled += static_cast<std::uint32_t>(count);
     if (taken == room) continue;
@@ -274,24 +257,19 @@ std::size_t VerbsTransport::reap(std::uint32_t rail, std::span<Completion> out) 
   return filled;
 }
 
+bool VerbsTransport::finished(const Request& entry) const noexcept {
+  return !entry.sent || rails_[entry.rail]->sends().completed() >= entry.end;
+}
+
 std::size_t VerbsTransport::finished_sends(std::span<Completion> out) noexcept {
-  std::size_t filled = 0;
-  for (; filled < out.size() && completed_ != posted_; ++filled, ++completed_) {
-    const Request& entry = requests_[completed_ % kRequestDepth];
-    if (entry.sent && rails_[entry.rail]->sends().completed() < entry.end) break;
+  return requests_.complete(out, [this](const Request& entry) {
+    if (!finished(entry)) return false;
     if (entry.sent && entry.status == Status::ok) {
-      counters_.sent_frames += entry.frames;
-      counters_.sent_bytes += entry.bytes;
+      counters_.sent_frames += entry.shape.frames;
+      counters_.sent_bytes += entry.shape.bytes;
     }
-    out[filled] = {.kind = Completion::Kind::send,
-                   .status = entry.status,
-                   .token = 0,
-                   .bytes = 0,
-                   .frame_bytes = 0,
-                   .data = nullptr,
-                   .user = entry.user};
-  }
-  return filled;
+    return true;
+  });
 }
 
 void VerbsTransport::give_up(std::uint32_t rail) noexcept {
@@ -301,7 +279,7 @@ void VerbsTransport::give_up(std::uint32_t rail) noexcept {
   rails_[rail]->reads().give_up();
 }
 
-void VerbsTransport::repair() noexcept {
+void VerbsTransport::check_health() noexcept {
   bool any = false;
   for (std::uint32_t r = 0; r < rails_.size(); ++r) {
     Rail& rail = *rails_[r];
@@ -323,8 +301,8 @@ void VerbsTransport::repair() noexcept {
     any = any || may_work(rail);
     // set-up: and failure: connections to read through, wanted since something was lost.
     if (rail.reads().busy()) rail.reads().progress(SteadyClock().now());
-    if (rail.ailing()) [[unlikely]] {
-      const int error = rail.mend(SteadyClock().now());
+    if (rail.unhealthy()) [[unlikely]] {
+      const int error = rail.recover(SteadyClock().now());
       if (error != 0) failure_ = {Failure::During::revive, error, r, rail.address().frames_qpn};
     }
     // Also while the port is down: other rails' completions wait for those of this one.
@@ -336,7 +314,7 @@ void VerbsTransport::repair() noexcept {
   broken_ = !any;
 }
 
-void VerbsTransport::look_after_receivers() noexcept {
+void VerbsTransport::check_receivers() noexcept {
   const TimePoint now = SteadyClock().now();
   if (counters_.received_frames != frames_at_look_ || looked_at_ == TimePoint{}) {
     frames_at_look_ = counters_.received_frames;
@@ -368,10 +346,10 @@ std::size_t VerbsTransport::poll(std::span<Completion> out) noexcept {
   for (std::uint32_t r = 0; r < rails_.size(); ++r) filled += reap(r, out.subspan(filled));
   filled += finished_sends(out.subspan(filled));
   for (const auto& rail : rails_) rail->slots().flush();
-  repair();
+  check_health();
   if (reads_pending_ > 0) filled += lost_reads(out.subspan(filled));
   if (!retired_.empty()) drop_retired();  // set-up: after a close or a leave
-  if (filled == 0 && ++quiet_polls_ % kQuietPolls == 0) look_after_receivers();
+  if (filled == 0 && ++quiet_polls_ % kQuietPolls == 0) check_receivers();
   return filled;
 }
 
@@ -391,14 +369,11 @@ bool VerbsTransport::arm_and_look(bool& armed) noexcept {
 }
 
 void VerbsTransport::wait(Duration at_most) noexcept {
-  look_after_receivers();
-  const bool finished = completed_ != posted_ && [this] {
-    const Request& entry = requests_[completed_ % kRequestDepth];
-    return !entry.sent || rails_[entry.rail]->sends().completed() >= entry.end;
-  }();
+  check_receivers();
   bool armed = true;
-  if (finished || stash_filled_ > 0 || arm_and_look(armed)) return;
-  registrations_->drop_changed();  // set-up: after memory was unmapped; nothing else is to do
+  if ((!requests_.empty() && finished(requests_.oldest())) || stash_filled_ > 0 ||
+      arm_and_look(armed))
+    return;
   std::array<pollfd, kRailsMax + 1> ready{};
   std::size_t count = 0;
   for (const auto& rail : rails_) {
@@ -408,13 +383,13 @@ void VerbsTransport::wait(Duration at_most) noexcept {
   }
   ready[count++] = {.fd = wake_fd_.get(), .events = POLLIN, .revents = 0};
   // A queue pair on its way back from an error is looked at again soon.
-  const bool mending = !armed || std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
+  const bool recovering = !armed || std::any_of(rails_.begin(), rails_.end(), [](const auto& rail) {
     if (rail->gone.load(std::memory_order_acquire)) return false;
-    return rail->sends().broken() || rail->reads().busy() || rail->ailing();
+    return rail->sends().broken() || rail->reads().busy() || rail->unhealthy();
   });
   Duration limit = std::clamp(at_most, Duration{}, Duration(std::chrono::hours(1)));
   constexpr Duration kSoon = std::chrono::milliseconds(1);
-  if (mending) limit = std::min(limit, kSoon);
+  if (recovering) limit = std::min(limit, kSoon);
   for (const GroupLook& look : group_looks_) {
     if (look.until == TimePoint{}) continue;
     limit = std::min(limit, std::max(kSoon, look.next - SteadyClock().now()));
@@ -440,11 +415,7 @@ void VerbsTransport::wait(Duration at_most) noexcept {
 }
 
 void VerbsTransport::wake() noexcept {
-  const int saved = errno;  // may run in a signal handler
-  const std::uint64_t one = 1;
-  // Fails only when 2^64 - 2 wake-ups are pending, which is woken enough.
-  [[maybe_unused]] const auto written = write(wake_fd_.get(), &one, sizeof one);
-  errno = saved;
+  ring_wake_event(wake_fd_);
 }
 
 }  // namespace selmcast::verbs

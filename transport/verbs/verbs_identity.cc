@@ -69,7 +69,7 @@ void VerbsTransport::look_at_groups(std::uint32_t rail, TimePoint now) noexcept 
 
 int VerbsTransport::follow(std::uint32_t rail, const GroupJoin::Moved& moved) noexcept {
   int error = rails_[rail]->move_group(moved);
-  members_.for_each([&](GroupMember& member) {
+  members_.for_each([&](MembershipId, GroupMember& member) {
     if (error != 0 || *group_ipv4(rail_job(rail), member.index) != moved.ipv4) return;
     auto handle = rails_[rail]->reach(moved.route);
     if (!handle) {

@@ -7,8 +7,7 @@
 
 namespace selmcast::verbs {
 
-Result<Membership> VerbsTransport::join_landing(GroupAddress group) {
-  if (capabilities_.landing_depth == 0) return Transport::join_landing(group);
+Result<Membership> VerbsTransport::join_placed(GroupAddress group) {
   if (joined_.contains(group.index)) {
     const Receiver* const known = rails_.front()->receiver_of(*group_ipv4(job_, group.index));
     if (known == nullptr || !known->lands) {
@@ -26,8 +25,8 @@ Receiver* VerbsTransport::landing_of(MembershipId id) const noexcept {
   return found != nullptr && found->lands ? found : nullptr;
 }
 
-PostOutcome VerbsTransport::post_landings(MembershipId group,
-                                          std::span<const LandingRequest> requests) noexcept {
+PostOutcome VerbsTransport::post_placed(MembershipId group,
+                                        std::span<const LandingRequest> requests) noexcept {
   PostOutcome out{.accepted = 0, .state = PostState::backpressure};
   Receiver* const receiver = landing_of(group);
   if (receiver == nullptr || receiver->broken) return out;
@@ -38,11 +37,9 @@ PostOutcome VerbsTransport::post_landings(MembershipId group,
     std::uint32_t lkey = 0;
     if (request.place != nullptr) {
       const RegionEntry* const region = regions_.find(request.region);
-      SELMCAST_CHECK(
-          region != nullptr && request.place >= region->memory.data() &&
-              request.place + request.bytes <= region->memory.data() + region->memory.size() &&
-              request.header_bytes + request.bytes <= rail.frame_bytes(),
-          "post_landings: a place lies in its region and fits a frame");
+      SELMCAST_CHECK(region != nullptr && lies_in(region->memory, request.place, request.bytes) &&
+                         request.header_bytes + request.bytes <= rail.frame_bytes(),
+                     "post_placed: a place lies in its region and fits a frame");
       lkey = region->keys[0]->lkey;
     }
     if (!rail.add_landing(*receiver, request, lkey)) break;
@@ -65,7 +62,7 @@ bool VerbsTransport::take_back(MembershipId group) noexcept {
   return false;
 }
 
-std::uint32_t VerbsTransport::landing_drops(MembershipId group) const noexcept {
+std::uint32_t VerbsTransport::drops(MembershipId group) const noexcept {
   const Receiver* const receiver = landing_of(group);
   return receiver == nullptr ? 0 : receiver->drops;
 }

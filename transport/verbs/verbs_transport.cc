@@ -1,6 +1,5 @@
 #include "transport/verbs/verbs_transport.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,14 +32,13 @@ std::uint32_t overhead(GidKind kind) noexcept {
 Result<std::unique_ptr<Transport>> VerbsTransport::open(const TransportConfig& config) {
   std::unique_ptr<VerbsTransport> out(new VerbsTransport(config.job));
   if (auto state = out->open_rails(config); !state) return std::move(state).error();
-  out->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!out->wake_fd_) return failed(std::string("eventfd: ") + std::strerror(errno));
-  out->requests_.resize(kRequestDepth);
+  auto wake = make_wake_event(false);
+  if (!wake) return std::move(wake).error();
+  out->wake_fd_ = std::move(wake).value();
   out->reads_.resize(ReadLinks::kReads);
   out->stash_.resize(kBatch * out->rails_.size());
   out->describe();
   out->note_missing(config);
-  out->make_registrations(config);
   std::vector<Rail*> rails;
   for (const auto& rail : out->rails_) rails.push_back(rail.get());
   VerbsTransport* const self = out.get();
@@ -75,13 +73,13 @@ Result<void> VerbsTransport::open_rails(const TransportConfig& config) {
     settings.buffers = kBuffers;
     settings.shared_queue = config.shared_receive_queue;
     // Over several rails no one can say which frame comes next on which.
-    if (config.landing && all.find('+') == std::string::npos) {
+    if (config.placed_receives && all.find('+') == std::string::npos) {
       settings.landing_depth = kLandingDepth;
       // A group for each other rank, and while a view changes, those of both views.
       settings.landing_queues = std::min(2 * (std::max(config.world, 2U) - 1), kLandingQueues);
     }
     // Devices' clocks have nothing to do with one another.
-    settings.timed = config.arrival_times && all.find('+') == std::string::npos;
+    settings.timed = config.timestamps && all.find('+') == std::string::npos;
     auto rail = Rail::make(settings);
     if (!rail) return std::move(rail).error();
     const DevicePort& port = (*rail)->port();
@@ -108,6 +106,7 @@ void VerbsTransport::describe() {
   capabilities_.max_frame_bytes = frame;
   capabilities_.max_request_bytes = kRequestFrames * frame;
   capabilities_.max_request_slices = slices;
+  capabilities_.max_request_frames = kRequestFrames;
   capabilities_.send_depth = kRequestDepth;
   capabilities_.receive_buffers = kBuffers * static_cast<std::uint32_t>(rails_.size());
   capabilities_.wire_overhead_bytes = extra;
@@ -115,41 +114,30 @@ void VerbsTransport::describe() {
   capabilities_.join_settle = kJoinSettle;
   capabilities_.replicates_in_network = true;
   capabilities_.loses_frames = true;
-  capabilities_.reads = true;
-  capabilities_.landing_depth = rails_.size() == 1 ? rails_.front()->landing_depth() : 0;
-  capabilities_.arrival_times = rails_.front()->completions().timed();
+  capabilities_.checks_payload = true;  // The invariant CRC of every packet, RoCE's too.
+  abilities_.reads = this;
+  if (rails_.size() == 1 && rails_.front()->landing_depth() > 0) abilities_.placed_receives = this;
+  const bool paced = std::any_of(rails_.begin(), rails_.end(),
+                                 [](const auto& rail) { return rail->sends().can_pace(); });
+  if (paced) abilities_.pacing = this;
+  if (rails_.front()->completions().timed()) {
+    abilities_.timestamps = this;
+    arrivals_.resize(kBuffers + kLandingQueues * kLandingDepth);
+  }
 }
 
 void VerbsTransport::note_missing(const TransportConfig& config) {
   const std::string where = rails_.front()->port().text();
-  if (config.arrival_times && !capabilities_.arrival_times) {
+  if (config.timestamps && abilities_.timestamps == nullptr) {
     missing_.push_back("verbs: " +
                        (rails_.size() > 1 ? "several devices have no clock in common"
                                           : where + " does not stamp completions") +
                        ": arrivals are timed by this process, when it sees them");
   }
-  if (config.landing && rails_.size() == 1 && capabilities_.landing_depth == 0) {
+  if (config.placed_receives && rails_.size() == 1 && abilities_.placed_receives == nullptr) {
     const std::string& why = rails_.front()->no_landing();
     missing_.push_back("frames are copied into place, not put there by the device: " + why);
   }
-}
-
-void VerbsTransport::make_registrations(const TransportConfig& config) {
-  RegistrationCalls calls;
-  calls.add = [this](std::size_t rail, std::span<const std::byte> memory, int access) {
-    // Written by the device only where `access` says so, hence memory that the caller may write.
-    return ibv_reg_mr(rails_[rail]->pd(), const_cast<std::byte*>(memory.data()), memory.size(),
-                      access);
-  };
-  calls.remove = [](ibv_mr* region) { MemoryRegion(region).reset(); };
-  const IdleBounds bounds{config.idle_registration_bytes, config.idle_registrations};
-  std::shared_ptr<MemoryMonitor> monitor;
-  // Where a fork() takes pages away from registrations (Linux before 5.12, without ibv_fork_init())
-  // and no event tells, nothing may be kept.
-  if (bounds.bytes > 0 && bounds.entries > 0 && ibv_is_fork_initialized() != IBV_FORK_DISABLED) {
-    if (auto shared = MemoryMonitor::shared()) monitor = std::move(shared).value();
-  }
-  registrations_.emplace(std::move(calls), rails_.size(), bounds, std::move(monitor));
 }
 
 VerbsTransport::~VerbsTransport() = default;
@@ -169,17 +157,18 @@ Result<Region> VerbsTransport::register_for(std::span<const std::byte> memory, i
   if (memory.data() == nullptr || memory.empty()) {
     return bad_input("register_memory: the range is empty");
   }
-  RegistrationCache::Refusal refusal;
-  auto lease = registrations_->take(memory, access, refusal);
-  if (!lease) {
-    return set_up_error("registering " + std::to_string(memory.size()) + " bytes",
-                        rails_[refusal.rail]->port().text(), refusal.error);
+  RegionEntry entry;
+  entry.memory = memory;
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    // Written by the device only where `access` says so, hence memory that the caller may write.
+    entry.keys[r].reset(
+        ibv_reg_mr(rails_[r]->pd(), const_cast<std::byte*>(memory.data()), memory.size(), access));
+    if (entry.keys[r] == nullptr) {
+      return set_up_error("registering " + std::to_string(memory.size()) + " bytes",
+                          rails_[r]->port().text(), errno);
+    }
   }
-  const RegistrationCache::Keys keys = lease->keys();
-  RegionEntry entry{memory, std::move(*lease), keys};
-  const auto id = regions_.insert(std::move(entry));
-  if (!id) return failed("register_memory: 65536 regions are registered already; release some");
-  return Region(this, *id);
+  return hand_out<detail::HandleKind::region>(*this, regions_, std::move(entry));
 }
 
 RemoteMemory VerbsTransport::remote_memory(RegionId region, const std::byte* at) const noexcept {
@@ -206,12 +195,12 @@ Result<Endpoint> VerbsTransport::connect(const PeerAddress& peer) {
     target.handles[r] = std::move(handle).value();
     target.qpn[r] = address->rails[r].frames_qpn;
   }
-  const auto id = endpoints_.insert(std::move(target));
-  if (!id) return failed("connect: 65536 endpoints are open already; close some");
-  for (std::size_t r = 0; r < rails_.size(); ++r) {
-    rails_[r]->reads().add(*id, address->rails[r], endpoints_.find(*id)->handles[r].get());
+  auto out = hand_out<detail::HandleKind::endpoint>(*this, endpoints_, std::move(target));
+  for (std::size_t r = 0; out && r < rails_.size(); ++r) {
+    const auto& handles = endpoints_.find(out->id())->handles;
+    rails_[r]->reads().add(out->id(), address->rails[r], handles[r].get());
   }
-  return Endpoint(this, *id);
+  return out;
 }
 
 Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool lands) {
@@ -225,16 +214,12 @@ Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool l
   if (as == JoinAs::receiver) {
     if (auto state = become_member(group.index, lands); !state) return std::move(state).error();
   }
-  auto state = reach_group(group.index, member.target);
-  if (state) {
-    if (const auto id = members_.insert(std::move(member))) return Membership(this, *id);
-    for (std::size_t r = 0; r < rails_.size(); ++r) {
-      rails_[r]->groups().unroute(*group_ipv4(rail_job(r), group.index));
-    }
-    state = failed("join: 65536 memberships are held already; leave some");
-  }
-  if (as == JoinAs::receiver) leave(group.index);
-  return std::move(state).error();
+  auto reached = reach_group(group.index, member.target);
+  auto out = reached ? hand_out<detail::HandleKind::membership>(*this, members_, std::move(member))
+                     : Result<Membership>(std::move(reached).error());
+  if (reached && !out) unroute(group.index);
+  if (!out && as == JoinAs::receiver) leave(group.index);
+  return out;
 }
 
 Result<void> VerbsTransport::reach_group(std::uint32_t index, Target& target) {
@@ -270,6 +255,12 @@ Result<void> VerbsTransport::become_member(std::uint32_t index, bool lands) {
   return {};
 }
 
+void VerbsTransport::unroute(std::uint32_t index) noexcept {
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    rails_[r]->groups().unroute(*group_ipv4(rail_job(r), index));
+  }
+}
+
 void VerbsTransport::leave(std::uint32_t index) noexcept {
   const auto known = joined_.find(index);
   if (known == joined_.end() || --known->second != 0) return;
@@ -291,9 +282,7 @@ void VerbsTransport::release(detail::HandleKind kind, std::uint32_t id) noexcept
     case detail::HandleKind::membership:
       auto member = members_.erase(id);
       if (!member) return;
-      for (std::size_t r = 0; r < rails_.size(); ++r) {
-        rails_[r]->groups().unroute(*group_ipv4(rail_job(r), member->index));
-      }
+      unroute(member->index);
       if (member->as == JoinAs::receiver) leave(member->index);
       retire(std::move(member->target));
       return;

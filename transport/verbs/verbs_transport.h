@@ -5,12 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "transport/open.h"
+#include "transport/config.h"
+#include "transport/transport.h"
 
 namespace selmcast {
 
 /// Opens the backend on config.interface, DEVICE[:PORT[:GID]] joined by '+' where a rank stripes
-/// over several (empty: the first usable port). Uses job, interface, mtu and groups_max of
+/// over several (empty: the first usable port). Uses job, interface and mtu of
 /// `config`. Needs access to /dev/infiniband and locked memory of about 10 MiB a device.
 ///
 /// Frames are UD datagrams of at most the path MTU; groups are the network's. Frames may be lost,

@@ -53,8 +53,8 @@ class HotPath : public testing::Test {
     auto back = ranks_[1]->connect(ranks_[0]->address());
     auto send_only = ranks_[0]->join({.index = 3}, JoinAs::send_only);
     auto receiver = ranks_[1]->join({.index = 3}, JoinAs::receiver);
-    auto readable = ranks_[1]->register_readable(there_);
-    auto landing = ranks_[0]->register_landing(here_);
+    auto readable = ranks_[1]->abilities().reads->register_readable(there_);
+    auto landing = ranks_[0]->abilities().reads->register_target(here_);
     ASSERT_TRUE(region && peer && back && send_only && receiver && readable && landing);
     region_ = std::move(region).value();
     peer_ = std::move(peer).value();
@@ -78,13 +78,14 @@ class HotPath : public testing::Test {
   }
 
   void read_one() noexcept {
-    if (reading_ || !ranks_[0]->can_read(peer_.id())) return;
-    const ReadRequest request{.peer = peer_.id(),
-                              .from = ranks_[1]->remote_memory(readable_.id(), there_.data()),
-                              .into = here_.data(),
-                              .region = landing_.id(),
-                              .bytes = static_cast<std::uint32_t>(here_.size())};
-    reading_ = ranks_[0]->post_reads({&request, 1}).accepted == 1;
+    if (reading_ || !ranks_[0]->abilities().reads->can_read(peer_.id())) return;
+    const ReadRequest request{
+        .peer = peer_.id(),
+        .from = ranks_[1]->abilities().reads->remote_memory(readable_.id(), there_.data()),
+        .into = here_.data(),
+        .region = landing_.id(),
+        .bytes = static_cast<std::uint32_t>(here_.size())};
+    reading_ = ranks_[0]->abilities().reads->post_reads({&request, 1}).accepted == 1;
   }
 
   void poll() noexcept {
@@ -136,7 +137,7 @@ class HotPath : public testing::Test {
 
 TEST_F(HotPath, NothingIsAllocatedLockedOrAskedOfTheKernelBetweenPostsAndPolls) {
   const auto end = Clock::now() + seconds(10);
-  while (!ranks_[0]->can_read(peer_.id()) && Clock::now() < end) poll();
+  while (!ranks_[0]->abilities().reads->can_read(peer_.id()) && Clock::now() < end) poll();
   intercept::forget();
   mark();
   bool done = false;

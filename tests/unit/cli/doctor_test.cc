@@ -128,12 +128,8 @@ TEST(Doctor, TextNamesTransportsReasonsAndRemedies) {
   EXPECT_THAT(doctor_text(good_machine(), {}, {}, {}), HasSubstr("Nothing to mend"));
 }
 
-MemoryState memory_of(PageKind pages, const std::string& watch_error = "") {
-  return {.buffer_bytes = 8U << 20U,
-          .pages = pages,
-          .huge_bytes = 6U << 20U,
-          .buffer_error = "",
-          .watch_error = watch_error};
+MemoryState memory_of(PageKind pages) {
+  return {.buffer_bytes = 8U << 20U, .pages = pages, .huge_bytes = 6U << 20U, .buffer_error = ""};
 }
 
 std::vector<Finding> memory_problems(const MemoryState& memory, bool rdma) {
@@ -156,16 +152,7 @@ TEST(DoctorMemory, NamesThePagesOfBuffers) {
   EXPECT_THAT(memory_problems(none, false), ElementsAre(finding("no 9 bytes", "use fewer")));
 }
 
-TEST(DoctorMemory, AnUnwatchedMachineKeepsNoRegistrations) {
-  const auto refused = memory_of(PageKind::hugetlb, "cannot be watched: EPERM; allow it; or not");
-  EXPECT_THAT(
-      memory_problems(refused, true),
-      ElementsAre(finding("EPERM: the cache of registrations keeps nothing", "allow it; or not")));
-  EXPECT_THAT(memory_text(refused), HasSubstr("end with their use: cannot be watched"));
-  EXPECT_EQ(memory_json(refused)["watched"], false);
-  EXPECT_THAT(memory_text(memory_of(PageKind::hugetlb)), HasSubstr("may be kept"));
-  // Where there is nothing to register with, neither matters.
-  EXPECT_THAT(memory_problems(refused, false), IsEmpty());
+TEST(DoctorMemory, PlainPagesMatterWhereThereIsADevice) {
   EXPECT_THAT(memory_problems(memory_of(PageKind::plain), false), IsEmpty());
   EXPECT_THAT(memory_problems(memory_of(PageKind::plain), true),
               ElementsAre(finding("plain pages", "vm.nr_hugepages")));

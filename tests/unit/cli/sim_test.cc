@@ -92,7 +92,7 @@ class OwnLinks : public testing::Test {
 // every pair is served once in 2 rounds.
 TEST_F(OwnLinks, FlowOfEqualLinksIsTheClosedForm) {
   write_links("8000000,8000000,8000000,8000000,8000000", "8000000,8000000,8000000,8000000,8000000");
-  options.policy = "select=selmcast:2";
+  options.policy_text = "select=selmcast:2";
   auto got = simulate_flows(options);
   ASSERT_TRUE(got.has_value()) << got.error().message;
   EXPECT_EQ((*got)["rate_kbps"]["min"], 4'000'000.0);
@@ -101,13 +101,13 @@ TEST_F(OwnLinks, FlowOfEqualLinksIsTheClosedForm) {
   EXPECT_EQ((*got)["k"], 2);
   EXPECT_EQ((*got)["pair_age"]["worst"], 2);
   EXPECT_EQ((*got)["senders_below_p"], 0);
-  options.policy = "select=all";
+  options.policy_text = "select=all";
   got = simulate_flows(options);
   EXPECT_EQ((*got)["rate_kbps"]["min"], 2'000'000.0);
   EXPECT_EQ((*got)["round_ms"]["max"], 4.0);
   EXPECT_EQ((*got)["receivers_per_round"], 20.0);
   EXPECT_EQ((*got)["k"], 1);
-  options.policy = "select=random:1";
+  options.policy_text = "select=random:1";
   got = simulate_flows(options);
   EXPECT_EQ((*got)["receivers_per_sender"], 1.0);
   EXPECT_EQ((*got)["k"], 0);
@@ -115,7 +115,7 @@ TEST_F(OwnLinks, FlowOfEqualLinksIsTheClosedForm) {
 
 TEST_F(OwnLinks, EngineAddsTheFlowLevel) {
   write_links("800000,800000,800000", "800000,800000,800000");
-  options.policy = "select=selmcast:1";
+  options.policy_text = "select=selmcast:1";
   options.params_bytes = 100'000;
   const auto got = simulate_engine(options);
   ASSERT_TRUE(got.has_value()) << got.error().message;
@@ -134,14 +134,14 @@ TEST_F(OwnLinks, RefusesWhatItCannotDo) {
   };
   EXPECT_NE(error_of().find(options.links_file), std::string::npos);  // No such file.
   write_links("8,8,8", "8,8,8");
-  options.policy = "select=selmcast:3";
+  options.policy_text = "select=selmcast:3";
   EXPECT_NE(error_of().find("p = 3"), std::string::npos);
-  options.policy = "select=selmcast:2";
+  options.policy_text = "select=selmcast:2";
   write_links("8,8,8", "8,0,0");
   EXPECT_NE(error_of().find("no solution"), std::string::npos) << error_of();
-  options.policy = "losp";
+  options.policy_text = "losp";
   EXPECT_NE(error_of().find("mix=compensate"), std::string::npos) << error_of();
-  options.policy = "select=selmcast:2";
+  options.policy_text = "select=selmcast:2";
   write_links("8", "8");
   EXPECT_NE(error_of().find("allowed here: 2 to 10000"), std::string::npos);
   options.links_file.clear();

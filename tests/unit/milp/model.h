@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "sync/select/selection.h"
+#include "plan/select/selection.h"
 
 namespace selmcast::milp {
 
@@ -36,25 +36,18 @@ class PairModel {
     return static_cast<int>(sender * n_ + receiver) + 1;
   }
   void fix(int column, int value) { glp_set_col_bnds(model_, column, GLP_FX, value, value); }
-  /// A binary column that does not count in the objective.
-  int add_binary() {
-    const int column = glp_add_cols(model_, 1);
-    glp_set_col_kind(model_, column, GLP_BV);
-    return column;
-  }
-  /// low <= sum of the columns with their factors <= high. Impossible bounds are remembered,
-  /// because GLPK refuses them.
-  void bound(const std::vector<int>& columns, int low, int high,
-             const std::vector<double>& factors = {}) {
+  /// low <= sum of the columns <= high. Impossible bounds are remembered, because GLPK refuses
+  /// them.
+  void bound(const std::vector<int>& columns, int low, int high) {
     if (low > high) impossible_ = true;
     if (low > high) return;
     const int row = glp_add_rows(model_, 1);
     glp_set_row_bnds(model_, row, low == high ? GLP_FX : GLP_DB, low, high);
     std::vector<int> index{0};
     std::vector<double> value{0.0};
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      index.push_back(columns[c]);
-      value.push_back(factors.empty() ? 1.0 : factors[c]);
+    for (const int column : columns) {
+      index.push_back(column);
+      value.push_back(1.0);
     }
     glp_set_mat_row(model_, row, static_cast<int>(columns.size()), index.data(), value.data());
   }

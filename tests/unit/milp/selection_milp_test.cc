@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "tests/unit/milp/model.h"
-#include "tests/unit/sync/select_problems.h"
-#include "tests/unit/sync/select_reference.h"
+#include "tests/unit/plan/select_problems.h"
+#include "tests/unit/plan/select_reference.h"
 
 namespace selmcast {
 namespace {

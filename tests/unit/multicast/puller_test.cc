@@ -15,19 +15,19 @@ namespace selmcast {
 namespace {
 
 /// A transport whose reads copy from this process's memory when the test says so.
-class ReadingTransport final : public Transport {
+class ReadingTransport final : public Transport, public RemoteReads {
  public:
   ReadingTransport() {
     capabilities_.max_frame_bytes = 4096;
     capabilities_.max_request_bytes = 65536;
     capabilities_.max_request_slices = 32;
     capabilities_.send_depth = 8;
-    capabilities_.reads = true;
+    abilities_.reads = this;
   }
-  const Capabilities& capabilities() const noexcept override { return capabilities_; }
   PeerAddress address() const override { return {}; }
   Result<Region> register_memory(std::span<const std::byte>) override { return Region(this, 1); }
-  Result<Region> register_landing(std::span<std::byte>) override { return Region(this, 2); }
+  Result<Region> register_readable(std::span<const std::byte>) override { return Region(this, 1); }
+  Result<Region> register_target(std::span<std::byte>) override { return Region(this, 2); }
   RemoteMemory remote_memory(RegionId, const std::byte* at) const noexcept override {
     return {reinterpret_cast<std::uintptr_t>(at), {7, 8, 9}};
   }
@@ -64,9 +64,6 @@ class ReadingTransport final : public Transport {
 
  protected:
   void release(detail::HandleKind, std::uint32_t) noexcept override {}
-
- private:
-  Capabilities capabilities_;
 };
 
 constexpr std::uint32_t kPayload = 64, kFrames = 40;
@@ -78,7 +75,8 @@ class PullerTest : public testing::Test {
     SplitMix64 random(3);
     for (auto& b : data_) b = static_cast<std::byte>(random());
     store_le(tag_.data(), round_tag(2, 9));
-    port_ = std::move(FramePort::make(transport_, 1, 0, 2, 4)).value();
+    port_ =
+        std::move(FramePort::make(transport_, {1, 0, 2, kFrameHeaderBytes + kPayload, 4})).value();
     ASSERT_TRUE(port_->connect(1, {}));
     puller_ = std::move(Puller::make(*port_, kPayload)).value();
   }
@@ -105,6 +103,8 @@ class PullerTest : public testing::Test {
       EXPECT_EQ(frame.header.length, frame.payload.size());
       EXPECT_TRUE(std::equal(frame.payload.begin(), frame.payload.end(),
                              data_.begin() + static_cast<std::ptrdiff_t>(frame.header.offset)));
+      // The transport of this test says nothing of what it checks.
+      EXPECT_EQ(frame.header.check, payload_check(frame.payload));
       out.push_back(static_cast<std::uint32_t>(frame.header.offset / kPayload));
     });
     return out;

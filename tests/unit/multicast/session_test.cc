@@ -1,4 +1,6 @@
 // The two sessions against each other and against hand-made frames, over the simulated network.
+#include <set>
+
 #include "tests/unit/multicast/sessions.h"
 
 namespace selmcast {
@@ -274,8 +276,10 @@ TEST_F(Sessions, ADroppedPeerIsOwedNothing) {
 TEST_F(Sessions, AWrongDigestFailsTheRoundByName) {
   build(2, 1000);
   begin_receive(1, {0});
-  FrameHeader header{.job = kJob, .sender = 0, .epoch = 1, .length = 1000};
+  FrameHeader header{
+      .job = kJob, .sender = 0, .epoch = 1, .check = payload_check(nodes_[0].data), .length = 1000};
   EXPECT_EQ(nodes_[1].receiver->on_data(header, nodes_[0].data, now()), Verdict::fresh);
+  const std::uint64_t right = frame_digest(header);
   header = FrameHeader{.kind = FrameKind::tail,
                        .job = kJob,
                        .sender = 0,
@@ -283,7 +287,7 @@ TEST_F(Sessions, AWrongDigestFailsTheRoundByName) {
                        .offset = 1000,
                        .flags = frame_flag::kFinal};
   std::array<std::byte, 8> digest;
-  store_le(digest.data(), frame_digest(0, nodes_[0].data) + 1);
+  store_le(digest.data(), right + 1);
   nodes_[1].receiver->on_control(header, digest, now());
   EXPECT_EQ(nodes_[1].receiver->digest_mismatch(), std::optional<Rank>(0));
 }
@@ -295,6 +299,7 @@ TEST_F(Sessions, FramesThatDoNotFitAreRefused) {
   const std::vector<std::byte> payload(1432);
   const auto verdict = [&](auto change) {
     FrameHeader header{.job = kJob, .sender = 0, .epoch = 1, .length = 1432};
+    header.check = payload_check(payload);
     change(header);
     return receiver.on_data(header, std::span(payload).first(header.length), now());
   };
@@ -310,6 +315,70 @@ TEST_F(Sessions, FramesThatDoNotFitAreRefused) {
   EXPECT_EQ(verdict([](auto& h) { h.sender = 2; }), Verdict::foreign);
   EXPECT_EQ(verdict([](auto&) {}), Verdict::fresh);
   EXPECT_EQ(verdict([](auto&) {}), Verdict::duplicate);
+}
+
+TEST_F(Sessions, ACorruptPayloadIsAsGoodAsLost) {
+  build(2, 3000);
+  begin_receive(1, {0});
+  auto& receiver = *nodes_[1].receiver;
+  const auto sent = std::span<const std::byte>(nodes_[0].data).subspan(1432, 1432);
+  const FrameHeader header{.job = kJob,
+                           .sender = 0,
+                           .epoch = 1,
+                           .check = payload_check(sent),
+                           .offset = 1432,
+                           .length = 1432};
+  std::vector<std::byte> arrived(sent.begin(), sent.end());
+  for (const std::size_t at : {std::size_t{0}, std::size_t{700}, std::size_t{1431}}) {
+    arrived[at] ^= std::byte{0x10};
+    EXPECT_EQ(receiver.on_data(header, arrived, now()), Verdict::corrupt) << at;
+    arrived[at] ^= std::byte{0x10};
+  }
+  EXPECT_EQ(receiver.counters().corrupt, 3U);
+  EXPECT_EQ(receiver.counters().payload_bytes, 0U);
+  EXPECT_EQ(receiver.on_data(header, arrived, now()), Verdict::fresh) << "it can still arrive";
+}
+
+// Its payload is whole, so that only the digest can tell.
+TEST_F(Sessions, AFrameReplayedAtAnotherPlaceFailsTheRound) {
+  build(2, 2864);
+  begin_receive(1, {0});
+  auto& receiver = *nodes_[1].receiver;
+  const auto first = std::span<const std::byte>(nodes_[0].data).first(1432);
+  const auto second = std::span<const std::byte>(nodes_[0].data).subspan(1432);
+  FrameHeader header{
+      .job = kJob, .sender = 0, .epoch = 1, .check = payload_check(first), .length = 1432};
+  std::uint64_t right = frame_digest(header);
+  EXPECT_EQ(receiver.on_data(header, first, now()), Verdict::fresh);
+  header.offset = 1432;
+  EXPECT_EQ(receiver.on_data(header, first, now()), Verdict::fresh);
+  header.check = payload_check(second);
+  right += frame_digest(header);
+  const FrameHeader tail{.kind = FrameKind::tail,
+                         .job = kJob,
+                         .sender = 0,
+                         .epoch = 1,
+                         .offset = 2864,
+                         .flags = frame_flag::kFinal};
+  std::array<std::byte, 8> digest;
+  store_le(digest.data(), right);
+  receiver.on_control(tail, digest, now());
+  EXPECT_EQ(receiver.digest_mismatch(), std::optional<Rank>(0));
+}
+
+TEST(FrameDigest, EveryPartOfTheHeaderThatItIsMadeOfCounts) {
+  const FrameHeader header{.check = 7, .offset = 1432, .length = 1432};
+  std::set<std::uint64_t> seen{frame_digest(header)};
+  const auto add = [&](auto change) {
+    FrameHeader other = header;
+    change(other);
+    EXPECT_TRUE(seen.insert(frame_digest(other)).second);
+  };
+  for (int bit = 0; bit < 64; ++bit) add([=](auto& h) { h.offset ^= std::uint64_t{1} << bit; });
+  for (int bit = 0; bit < 32; ++bit) add([=](auto& h) { h.check ^= 1U << bit; });
+  for (int bit = 0; bit < 16; ++bit) {
+    add([=](auto& h) { h.length = static_cast<std::uint16_t>(h.length ^ (1U << bit)); });
+  }
 }
 
 }  // namespace

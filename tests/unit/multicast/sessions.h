@@ -46,7 +46,7 @@ class Sessions : public testing::Test {
 
   void set_up(Rank r, std::uint32_t ranks) {
     Node& node = nodes_[r];
-    node.port = FramePort::make(*node.transport, kJob, r, ranks, 8).value();
+    node.port = FramePort::make(*node.transport, {kJob, r, ranks, 1472, 8, 2}).value();
     for (Rank peer = 0; peer < ranks; ++peer) {
       if (peer == r) continue;
       ASSERT_TRUE(node.port->connect(peer, nodes_[peer].transport->address()));
@@ -56,7 +56,7 @@ class Sessions : public testing::Test {
     for (auto& b : node.data) b = static_cast<std::byte>(rng());
     node.region = node.transport->register_memory(node.data).value();
     node.sender = std::make_unique<SendSession>(
-        *node.port, SendSettings{shape_, 42, kTimeout, 2, 0, nullptr, invites_});
+        *node.port, SendSettings{shape_, 42, kTimeout, 2, 0, nullptr, nullptr, invites_});
     ReceiveSettings settings;
     settings.shape = shape_;
     settings.timeout = kTimeout;

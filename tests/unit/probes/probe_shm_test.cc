@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "probes/probe.h"
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 namespace {

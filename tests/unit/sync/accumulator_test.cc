@@ -1,4 +1,4 @@
-#include "sync/accumulator.h"
+#include "sync/mix/accumulator.h"
 
 #include <gtest/gtest.h>
 
@@ -186,16 +186,51 @@ TEST(Accumulator, FixedPointDoesNotDependOnTheOrder) {
   }
 }
 
-TEST(Accumulator, FixedPointClampsWhatHasNoPlace) {
-  Accumulator accumulator({8, 400, 1}, MixKind::sgd, true);
-  float own[2] = {0, 0};
-  const auto* sent = std::as_bytes(std::span(own)).data();
-  const float update[2] = {std::nanf(""), INFINITY};
+/// What a rank at `own` has after so many others sent `update`, in fixed point.
+float fixed_mean(MixKind mix, float own, float update, int others) {
+  Accumulator accumulator({4, 400, 1}, mix, true);
+  const auto* sent = std::as_bytes(std::span(&own, 1)).data();
   accumulator.begin(0, 2, {});
-  accumulator.add(0, 1, std::as_bytes(std::span(update)), sent);
-  accumulator.finish(own, sent);
-  EXPECT_EQ(own[0], -0x1p27F);
-  EXPECT_EQ(own[1], 0x1p27F);
+  for (int i = 0; i < others; ++i) {
+    accumulator.add(0, 1, std::as_bytes(std::span(&update, 1)), sent);
+  }
+  accumulator.finish(&own, sent);
+  return own;
+}
+
+TEST(Accumulator, FixedPointClampsWhatHasNoPlace) {
+  EXPECT_EQ(fixed_mean(MixKind::sgd, 0, -1e30F, 1), -0x1p27F);
+  EXPECT_EQ(fixed_mean(MixKind::sgd, 0, 1e30F, 1), 0x1p27F);
+  // From the 8th on a sum of the largest stays at 7 * 2^28 less a unit, which float32 rounds away.
+  for (const int others : {8, 9, 100}) {
+    const double scale = 1.0 / (others + 1);
+    EXPECT_EQ(fixed_mean(MixKind::sgd, 0, 1e30F, others), static_cast<float>(7 * 0x1p28 * scale));
+    EXPECT_EQ(fixed_mean(MixKind::sgd, 0, -1e30F, others), static_cast<float>(-7 * 0x1p28 * scale));
+  }
+}
+
+TEST(Accumulator, FixedPointShowsWhatIsNoNumber) {
+  for (const auto mix : {MixKind::sgd, MixKind::average}) {
+    for (const int others : {1, 2, 8, 9, 16, 17, 100}) {
+      for (const float update : {std::nanf(""), INFINITY, -INFINITY}) {
+        EXPECT_TRUE(std::isnan(fixed_mean(mix, 1, update, others))) << others << ' ' << update;
+        EXPECT_TRUE(std::isnan(fixed_mean(mix, update, 1, others))) << others << ' ' << update;
+      }
+    }
+  }
+  // One among many, first or last.
+  const float own = 0, one = 1, nan = std::nanf("");
+  for (const int at : {0, 9}) {
+    Accumulator accumulator({4, 400, 1}, MixKind::average, true);
+    float result = own;
+    accumulator.begin(0, 2, {});
+    for (int i = 0; i < 10; ++i) {
+      accumulator.add(0, 1, std::as_bytes(std::span(i == at ? &nan : &one, 1)),
+                      std::as_bytes(std::span(&own, 1)).data());
+    }
+    accumulator.finish(&result, std::as_bytes(std::span(&own, 1)).data());
+    EXPECT_TRUE(std::isnan(result)) << at;
+  }
 }
 
 // Parameters that moved away from what updates were compared with: the same mean of own and

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sync/select/degree_plan.h"
-#include "sync/select/ring_plan.h"
+#include "plan/select/degree_plan.h"
+#include "plan/select/ring_plan.h"
 
 namespace {
 
@@ -78,18 +78,13 @@ TEST(Allocations, RingPlansNeedNoneAfterConstruction) {
     const auto rates = random_rates(random, n);
     allocations = 0;
     const bool planned = plan.replan(p, rates, rates, k).has_value();
-    bool followed = planned;
     std::size_t reached = 0;
     for (std::uint32_t turn = 0; planned && turn < 5; ++turn) {
       const auto member = static_cast<std::uint32_t>(random.below(n));
       reached += plan.round_of(member, random.below(plan.period()), work).receivers.size();
-      for (std::uint64_t tenths = 5; tenths < 15; ++tenths) {
-        const auto other = static_cast<std::uint32_t>(random.below(n));
-        followed = followed && plan.replan_receiver(other, rates[other] * tenths / 10).has_value();
-      }
     }
     EXPECT_EQ(allocations, 0U) << "n=" << n << " p=" << p << " k=" << k;
-    EXPECT_TRUE(planned && followed);
+    EXPECT_TRUE(planned);
     EXPECT_GT(reached, 0U);
   }
 }

@@ -19,7 +19,7 @@ struct Ranks {
         std::optional<SlimShares> slim = std::nullopt, WireElement element = WireElement::f32)
       : models(n, Floats(elements, 0.0F)) {
     exchanges.reserve(n);
-    for (auto& model : models) exchanges.emplace_back(model, gamma, slim, 42, 0, element);
+    for (auto& model : models) exchanges.emplace_back(model, gamma, slim, 42, element);
   }
 
   void depart(bool last = false) {
@@ -34,7 +34,7 @@ struct Ranks {
     }
   }
   void arrive() {
-    for (auto& exchange : exchanges) exchange.arrive(static_cast<std::uint32_t>(exchanges.size()));
+    for (auto& exchange : exchanges) exchange.arrive();
   }
 
   std::vector<Floats> models;

@@ -1,4 +1,4 @@
-#include "sync/epoch_mailbox.h"
+#include "sync/rounds/epoch_mailbox.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Layers handed over by two application threads at the same time, in every order.
-#include "sync/layers/layer_counts.h"
+#include "sync/rounds/layer_counts.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace layer_counts_test {
 using interleavings::Data;
 using interleavings::Explorer;
 
-/// What Engine and LayerRounds share between threads, for one or two layers.
+/// What Driver and LayerRounds share between threads, for one or two layers.
 template <template <class> class Atomic>
 struct LayeredJob {
   std::array<LayerCounts<Atomic>, 2> layers;

@@ -1,4 +1,4 @@
-#include "sync/pair_credit.h"
+#include "sync/mix/pair_credit.h"
 
 #include <gtest/gtest.h>
 

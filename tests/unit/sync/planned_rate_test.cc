@@ -1,49 +1,49 @@
 // The rate that a plan gives a rank in all, and when a device that can pace is told of it.
-#include "sync/planned_rate.h"
+#include "sync/rounds/epoch_state.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "bench/null_transport.h"
-#include "sync/engine.h"
+#include "sync/driver.h"
 
 namespace selmcast {
 namespace {
 
-RoundPlan plan_of(std::vector<Rank> receivers, std::vector<Rank> patches, RateFraction rate) {
-  RoundPlan out;
-  out.receivers = std::move(receivers);
-  out.patches = std::move(patches);
-  out.rate = rate;
-  return out;
+/// One round: a group, or a unicast copy for each receiver, and patches.
+void add_round(Program& program, bool multicast, std::vector<Rank> receivers,
+               std::vector<Rank> patches, RateFraction rate) {
+  program.add_round(rate);
+  if (multicast) {
+    program.send({.group = 0}, receivers);
+  } else {
+    program.send_each({}, receivers);
+  }
+  program.send_each({.patch = true}, patches);
 }
 
-/// As the engine makes it: a lane for each unicast copy, or one for the group.
-EpochState epoch_of(std::vector<RoundPlan> cycle) {
+EpochState epoch_of(std::vector<Rank> receivers, std::vector<Rank> patches, RateFraction rate,
+                    bool multicast = false) {
   EpochState out;
   out.program.members = {0, 1, 2, 3};
-  for (const RoundPlan& plan : cycle) {
-    const std::size_t lanes = plan.multicast ? 1 : plan.receivers.size();
-    out.lanes.emplace_back(lanes + plan.patches.size());
-  }
-  out.program.cycle = std::move(cycle);
+  add_round(out.program, multicast, std::move(receivers), std::move(patches), rate);
   return out;
 }
 
 TEST(PlannedRate, IsTheGreatestSumOfLanes) {
-  EXPECT_EQ(planned_rate(epoch_of({plan_of({}, {}, {900, 1})}), 0), 0U);
-  EXPECT_EQ(planned_rate(epoch_of({plan_of({1, 2, 3}, {}, {500, 1})}), 0), 1500U);
-  auto group = plan_of({1, 2}, {3}, {500, 1});
-  group.multicast = true;
-  EXPECT_EQ(planned_rate(epoch_of({group}), 0), 1000U);
+  EXPECT_EQ(planned_rate(epoch_of({}, {}, {900, 1}), 0), 0U);
+  EXPECT_EQ(planned_rate(epoch_of({1, 2, 3}, {}, {500, 1}), 0), 1500U);
+  EXPECT_EQ(planned_rate(epoch_of({1, 2}, {3}, {500, 1}, true), 0), 1000U);
   // 3 x 1000/7 = 428.57, rounded up: no lane is held below its rate.
-  EXPECT_EQ(planned_rate(epoch_of({plan_of({1, 2, 3}, {}, {1000, 7}), group}), 0), 1000U);
-  EXPECT_EQ(planned_rate(epoch_of({plan_of({1, 2, 3}, {}, {1000, 7})}), 0), 429U);
+  auto two = epoch_of({1, 2, 3}, {}, {1000, 7});
+  EXPECT_EQ(planned_rate(two, 0), 429U);
+  add_round(two.program, true, {1, 2}, {3}, {500, 1});
+  EXPECT_EQ(planned_rate(two, 0), 1000U);
 }
 
 TEST(PlannedRate, OnlineItIsWhatTheLinkMayCarry) {
-  auto epoch = epoch_of({plan_of({1}, {}, {500, 1})});
+  auto epoch = epoch_of({1}, {}, {500, 1});
   epoch.program.members = {4, 6, 9};
   epoch.program.online.emplace();
   epoch.program.online->tx_kbps = {100, 200, 300};
@@ -52,8 +52,9 @@ TEST(PlannedRate, OnlineItIsWhatTheLinkMayCarry) {
 }
 
 /// Goes nowhere, and notes what it is told of rates.
-class PacedTransport final : public NullTransport {
+class PacedTransport final : public NullTransport, public Pacing {
  public:
+  PacedTransport() { abilities_.pacing = this; }
   bool limit_rate(Kbps wire_kbps) noexcept override {
     limits.push_back(wire_kbps);
     return true;
@@ -64,37 +65,38 @@ class PacedTransport final : public NullTransport {
 
 TEST(PlannedRate, TheDeviceHearsOfItWhenThePlanChangesAndNeverElse) {
   PacedTransport transport;
-  EngineConfig config;
+  DriverConfig config;
   config.job = 7;
   config.world = 4;
   config.frame_bytes = 1472;
   std::vector<float> parameters(1000);
-  Engine engine(transport, config);
-  ASSERT_TRUE(engine.set_up(std::vector<PeerAddress>(4), parameters));
+  const auto made = Driver::make(transport, config, std::vector<PeerAddress>(4), parameters);
+  ASSERT_TRUE(made);
+  Driver& driver = **made;
   const TimePoint now{};
   const auto enter = [&](std::uint32_t number, RateFraction rate) {
     auto epoch = std::make_unique<EpochState>();
     epoch->program.epoch = number;
     epoch->program.members = {0, 1, 2, 3};
-    epoch->program.cycle = {plan_of({1, 2}, {}, rate)};
-    engine.offer(std::move(epoch));
-    engine.progress(now);
-    ASSERT_TRUE(engine.accepted());
+    add_round(epoch->program, false, {1, 2}, {}, rate);
+    driver.offer(std::move(epoch));
+    driver.progress(now);
+    ASSERT_TRUE(driver.accepted());
   };
   enter(1, {4000, 1});
-  engine.activate(0);
-  engine.progress(now);
-  ASSERT_TRUE(engine.switched());
+  driver.activate(0);
+  driver.progress(now);
+  ASSERT_TRUE(driver.switched());
   EXPECT_EQ(transport.limits, (std::vector<Kbps>{8000, 8000}));
   // While rounds of two plans may overlap, the greater holds.
   enter(2, {1000, 1});
   EXPECT_EQ(transport.limits.back(), 8000U);
-  engine.activate(0);
-  engine.progress(now);
+  driver.activate(0);
+  driver.progress(now);
   EXPECT_EQ(transport.limits.back(), 2000U);
   const auto told = transport.limits.size();
-  engine.push();
-  for (int i = 0; i < 100; ++i) engine.progress(now + std::chrono::milliseconds(i));
+  driver.push();
+  for (int i = 0; i < 100; ++i) driver.progress(now + std::chrono::milliseconds(i));
   EXPECT_EQ(transport.limits.size(), told);
 }
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "sync/roster.h"
-#include "tests/unit/transport/rendezvous_support.h"
+#include "tests/unit/store/support.h"
 
 namespace selmcast {
 namespace {

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "transport/open.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "transport/backends/open.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 namespace {
@@ -46,6 +46,7 @@ class Workers : public testing::TestWithParam<const char*> {
   WorkerConfig config(Rank rank, std::uint32_t world, const std::string& policy) const {
     WorkerConfig out;
     out.rendezvous = "file:" + folder_ + "/store";
+    out.host_store = store_ == nullptr;
     out.rank = rank;
     out.world = world;
     out.transport = GetParam();

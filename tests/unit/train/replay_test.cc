@@ -11,8 +11,8 @@
 #include "train/trace.h"
 #include "train/trainer.h"
 #include "training_support.h"
-#include "transport/open.h"
-#include "transport/rendezvous/rendezvous.h"
+#include "transport/backends/open.h"
+#include "store/rendezvous.h"
 
 namespace selmcast {
 namespace {
@@ -48,6 +48,7 @@ void run_job(const TrainTask& task, const std::string& policy, RunOutcome& outco
     threads.emplace_back([&, rank] {
       WorkerConfig config;
       config.rendezvous = "file:" + folder + "/store";
+      config.host_store = false;
       config.rank = rank;
       config.world = kRanks;
       config.transport = "shm";

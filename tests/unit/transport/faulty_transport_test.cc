@@ -1,4 +1,4 @@
-#include "transport/faulty_transport.h"
+#include "tests/faulty/faulty_transport.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "transport/open.h"
+#include "transport/backends/open.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,6 +45,20 @@ TEST(OpenTransport, WhatIsUsableOpensUnderItsNameAndAutoAcrossHosts) {
     ASSERT_TRUE(chosen) << chosen.error().message;
     EXPECT_STREQ((*chosen)->capabilities().name, "uring");
   }
+}
+
+TEST(OpenTransport, WhatTheBuildIsWithoutSaysHowToHaveIt) {
+  int without = 0;
+  for (const BackendState& state : backend_states()) {
+    const auto opened = open_transport(state.name, TransportConfig{});
+    if (opened || opened.error().message.find("this build") == std::string::npos) continue;
+    ++without;
+    EXPECT_EQ(opened.error().kind, ErrorKind::unavailable);
+    EXPECT_THAT(opened.error().message, HasSubstr(state.name + ":"));
+    EXPECT_THAT(opened.error().message, HasSubstr("-D SELMCAST_"));
+    EXPECT_FALSE(state.usable);
+  }
+  if (without == 0) GTEST_SKIP() << "the build has all transports";
 }
 
 TEST(BackendStates, OneForEachNameWithAReasonOrWhatItIs) {

@@ -17,7 +17,7 @@ TEST_F(Access, WhatIsLookedAtAfterItsCompletionMayBeWrittenInAnyOrder) {
   const auto to_b = a.to(b);
   b.keep = true;
   std::vector<std::byte> here(8192);
-  auto landing = a.transport->register_landing(here);
+  auto landing = a.transport->abilities().reads->register_target(here);
   ASSERT_TRUE(landing);
   EXPECT_EQ(fake::access_to(here.data()), IBV_ACCESS_LOCAL_WRITE | kRelaxed);
   const std::byte* frame = nullptr;
@@ -32,7 +32,7 @@ TEST_F(Access, WhatPeersReadIsReadInOrder) {
   // A tag must not be read before the data that it stands for.
   RankOn a("fake0");
   std::vector<std::byte> there(8192);
-  auto readable = a.transport->register_readable(there);
+  auto readable = a.transport->abilities().reads->register_readable(there);
   ASSERT_TRUE(readable);
   EXPECT_EQ(fake::access_to(there.data()), IBV_ACCESS_REMOTE_READ);
   EXPECT_EQ(fake::access_to(a.memory.data()), 0);

@@ -105,8 +105,8 @@ TEST_F(Renamed, WhatIsMadeLaterIsMadeFromWhereTheGidIsNow) {
     auto to_b = a.to(b);
     const auto sender = a.join(1, JoinAs::send_only);
     EXPECT_TRUE(pump({&a, &b}, [&] {
-      const bool there = a.transport->can_read(to_b.id());
-      return b.transport->can_read(to_a.id()) && there;
+      const bool there = a.transport->abilities().reads->can_read(to_b.id());
+      return b.transport->abilities().reads->can_read(to_a.id()) && there;
     })) << index;
     EXPECT_TRUE(takes(a, to_b));
   }

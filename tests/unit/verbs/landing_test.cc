@@ -8,6 +8,12 @@
 namespace selmcast::verbs_test {
 namespace {
 
+/// Receives that a queue holds; 0: there are no placed receives.
+std::uint32_t depth_of(const Transport& transport) {
+  const PlacedReceives* const receives = transport.abilities().placed_receives;
+  return receives == nullptr ? 0 : receives->placed_depth();
+}
+
 using testing::HasSubstr;
 constexpr std::size_t kElsewhere = 32 + 2048;  ///< Posted for messages and to the shared queue.
 constexpr std::uint32_t kDepth = 256, kQueues = 16, kHeader = 40;
@@ -19,7 +25,7 @@ constexpr std::uint32_t kOther =
 
 std::unique_ptr<Transport> open_landing(const std::string& devices) {
   TransportConfig config = config_on(devices);
-  config.landing = true;
+  config.placed_receives = true;
   config.world = kQueues / 2 + 1;
   return open(config);
 }
@@ -30,9 +36,9 @@ class Landing : public testing::Test {
     fake::reset(2);
     a = std::make_unique<RankOn>("fake0");
     b = open_landing("fake1");
-    region = b->register_landing(memory).value();
+    region = b->abilities().placed_receives->register_places(memory).value();
     to_group = a->join(1, JoinAs::send_only);
-    auto joined = b->join_landing({1});
+    auto joined = b->abilities().placed_receives->join_placed({1});
     ASSERT_TRUE(joined) << joined.error().message;
     group = std::move(joined).value();
   }
@@ -51,7 +57,7 @@ class Landing : public testing::Test {
     one.bytes = bytes;
     one.region = region.id();
     if (bytes > 0) one.place = memory.data() + at;
-    return b->post_landings(group.id(), {&one, 1}).accepted;
+    return b->abilities().placed_receives->post_placed(group.id(), {&one, 1}).accepted;
   }
   std::uint32_t post_many(std::uint32_t count) {
     std::uint32_t taken = 0;
@@ -74,9 +80,9 @@ class Landing : public testing::Test {
     }
   }
   bool mended() {
-    const auto before = b->landing_drops(group.id());
+    const auto before = b->abilities().placed_receives->drops(group.id());
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (b->landing_drops(group.id()) == before) {
+    while (b->abilities().placed_receives->drops(group.id()) == before) {
       give_back(poll());
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -86,7 +92,7 @@ class Landing : public testing::Test {
   static std::size_t posted() { return fake::receives_posted("fake1") - kElsewhere; }
   /// No buffer was lost: as many receives as ever can be posted.
   void expect_all_buffers() {
-    ASSERT_TRUE(b->take_back(group.id()));
+    ASSERT_TRUE(b->abilities().placed_receives->take_back(group.id()));
     EXPECT_EQ(post_many(kDepth + 3), kDepth);
     EXPECT_EQ(posted(), kDepth);
     EXPECT_FALSE(fake::posted_twice());
@@ -100,7 +106,7 @@ class Landing : public testing::Test {
 };
 
 TEST_F(Landing, FramesGoWhereTheirReceivesSayInTheOrderPosted) {
-  EXPECT_EQ(b->capabilities().landing_depth, kDepth);
+  EXPECT_EQ(depth_of(*b), kDepth);
   ASSERT_EQ(post(11, 0, 60), 1U);     // just the payload
   ASSERT_EQ(post(12), 1U);            // no place
   ASSERT_EQ(post(13, 1000, 20), 1U);  // less than the payload
@@ -145,8 +151,8 @@ TEST_F(Landing, TakingBackDropsWhatWasPostedAndWhatWasNotPolled) {
   ASSERT_EQ(post_many(10), 10U);
   for (std::uint8_t mark = 1; mark <= 3; ++mark) send(mark);
   EXPECT_EQ(posted(), 7U);
-  ASSERT_TRUE(b->take_back(group.id()));
-  EXPECT_EQ(b->landing_drops(group.id()), 1U);
+  ASSERT_TRUE(b->abilities().placed_receives->take_back(group.id()));
+  EXPECT_EQ(b->abilities().placed_receives->drops(group.id()), 1U);
   EXPECT_EQ(posted(), 0U);
   EXPECT_TRUE(poll().empty());
   memory.assign(memory.size(), std::byte{0});
@@ -166,7 +172,7 @@ TEST_F(Landing, LentBuffersSurviveATakingBack) {
   for (std::uint8_t mark = 1; mark <= 4; ++mark) send(mark);
   const auto got = poll();
   ASSERT_EQ(got.size(), 4U);
-  ASSERT_TRUE(b->take_back(group.id()));
+  ASSERT_TRUE(b->abilities().placed_receives->take_back(group.id()));
   EXPECT_EQ(post_many(kDepth), kDepth);
   EXPECT_FALSE(fake::posted_twice());
   give_back(got);
@@ -176,7 +182,7 @@ TEST_F(Landing, LentBuffersSurviveATakingBack) {
 TEST_F(Landing, ADeviceThatRefusesIsToldAndMendedLater) {
   ASSERT_EQ(post_many(10), 10U);
   fake::world().fail("ibv_modify_qp", 1, EINVAL, 1);
-  EXPECT_FALSE(b->take_back(group.id()));
+  EXPECT_FALSE(b->abilities().placed_receives->take_back(group.id()));
   EXPECT_THAT(b->last_error(), HasSubstr("bringing a queue pair back on fake1"));
   EXPECT_EQ(post(1, 0, 60), 0U);
   ASSERT_TRUE(mended());
@@ -190,8 +196,9 @@ TEST_F(Landing, RefusedReceivesAreAPrefixAndNoBufferIsLost) {
   expect_all_buffers();
   std::vector<LandingRequest> more(3);
   for (auto& one : more) one = {.header_bytes = kHeader, .user = 9};
-  EXPECT_EQ(b->post_landings(group.id(), more).accepted, 0U);
-  EXPECT_EQ(b->post_landings(group.id(), more).state, PostState::backpressure);
+  EXPECT_EQ(b->abilities().placed_receives->post_placed(group.id(), more).accepted, 0U);
+  EXPECT_EQ(b->abilities().placed_receives->post_placed(group.id(), more).state,
+            PostState::backpressure);
 }
 
 TEST_F(Landing, AfterAnErrorOfTheQueuePairEverythingPostedIsDropped) {
@@ -209,11 +216,11 @@ TEST_F(Landing, AfterAnErrorOfTheQueuePairEverythingPostedIsDropped) {
 
 TEST_F(Landing, MembershipsOfAGroupShareItsQueue) {
   ASSERT_EQ(post_many(3), 3U);
-  auto second = b->join_landing({1});
+  auto second = b->abilities().placed_receives->join_placed({1});
   ASSERT_TRUE(second) << second.error().message;
   group = std::move(second).value();
   EXPECT_EQ(posted(), 3U);
-  EXPECT_EQ(b->landing_drops(group.id()), 0U);
+  EXPECT_EQ(b->abilities().placed_receives->drops(group.id()), 0U);
   send(1);
   give_back(poll());
   EXPECT_EQ(posted(), 2U);
@@ -222,33 +229,33 @@ TEST_F(Landing, MembershipsOfAGroupShareItsQueue) {
 TEST_F(Landing, QueuesRunOutAndComeBack) {
   std::vector<Membership> more;
   for (std::uint32_t g = 2; g <= kQueues; ++g) {
-    auto joined = b->join_landing({g});
+    auto joined = b->abilities().placed_receives->join_placed({g});
     ASSERT_TRUE(joined) << joined.error().message;
     more.push_back(std::move(joined).value());
   }
-  const auto beyond = b->join_landing({100});
+  const auto beyond = b->abilities().placed_receives->join_placed({100});
   ASSERT_FALSE(beyond);
   EXPECT_EQ(beyond.error().kind, ErrorKind::unavailable);
   more.pop_back();
-  EXPECT_TRUE(b->join_landing({100}));
+  EXPECT_TRUE(b->abilities().placed_receives->join_placed({100}));
 }
 
 TEST_F(Landing, GroupsThatWereJoinedWithoutStayWithout) {
   auto plain = b->join({9}, JoinAs::receiver);
   ASSERT_TRUE(plain);
-  const auto lands = b->join_landing({9});
+  const auto lands = b->abilities().placed_receives->join_placed({9});
   ASSERT_FALSE(lands);
   EXPECT_THAT(lands.error().message, HasSubstr("group 9"));
-  EXPECT_EQ(b->post_landings(plain->id(), {}).accepted, 0U);
-  EXPECT_FALSE(b->take_back(plain->id()));
+  EXPECT_EQ(b->abilities().placed_receives->post_placed(plain->id(), {}).accepted, 0U);
+  EXPECT_FALSE(b->abilities().placed_receives->take_back(plain->id()));
 }
 
 TEST(LandingSetUp, RailsAndDevicesThatCannotHaveNone) {
   fake::reset(2);
-  EXPECT_EQ(open_landing("fake0+fake1")->capabilities().landing_depth, 0U);
-  EXPECT_EQ(open("fake0")->capabilities().landing_depth, 0U) << "not asked for";
+  EXPECT_EQ(depth_of(*open_landing("fake0+fake1")), 0U);
+  EXPECT_EQ(depth_of(*open("fake0")), 0U) << "not asked for";
   fake::world().devices[0].max_qp_wr = 200;
-  EXPECT_EQ(open_landing("fake0")->capabilities().landing_depth, 0U);
+  EXPECT_EQ(depth_of(*open_landing("fake0")), 0U);
 }
 
 TEST(LandingSetUp, ADeviceWithoutRoomForThemDoesTheRestAndSaysSo) {
@@ -256,7 +263,7 @@ TEST(LandingSetUp, ADeviceWithoutRoomForThemDoesTheRestAndSaysSo) {
   fake::world().devices[0].max_cqe = static_cast<int>(kOther + kEach - 1);
   const auto transport = open_landing("fake0");
   ASSERT_NE(transport, nullptr);
-  EXPECT_EQ(transport->capabilities().landing_depth, 0U);
+  EXPECT_EQ(depth_of(*transport), 0U);
   EXPECT_THAT(transport->notices(),
               testing::ElementsAre(testing::AllOf(
                   HasSubstr("fake0 port 1"),
@@ -270,10 +277,10 @@ TEST(LandingSetUp, ADeviceWithRoomForAFewHasThose) {
   fake::world().devices[0].max_cqe = static_cast<int>(kOther + 5 * kEach - 1);
   const auto transport = open_landing("fake0");
   ASSERT_NE(transport, nullptr);
-  EXPECT_GT(transport->capabilities().landing_depth, 0U);
+  EXPECT_GT(depth_of(*transport), 0U);
   std::vector<Membership> joined;
   for (std::uint32_t group = 1; group <= 5; ++group) {
-    auto one = transport->join_landing({group});
+    auto one = transport->abilities().placed_receives->join_placed({group});
     EXPECT_EQ(one.has_value(), group <= 4) << group;
     if (one) joined.push_back(std::move(one).value());
   }
@@ -286,7 +293,7 @@ TEST(LandingSetUp, WhatTheDeviceRefusesForThemIsToldAndTheRestGoesOn) {
     fake::world().fail(call, at, ENOMEM);
     const auto transport = open_landing("fake0");
     ASSERT_NE(transport, nullptr) << call;
-    EXPECT_EQ(transport->capabilities().landing_depth, 0U) << call;
+    EXPECT_EQ(depth_of(*transport), 0U) << call;
     EXPECT_THAT(transport->notices(), testing::ElementsAre(testing::AllOf(
                                           HasSubstr("frames are copied"), HasSubstr("fake0 port 1"),
                                           HasSubstr("ulimit -l"))));
@@ -297,13 +304,13 @@ TEST(LandingSetUp, WhatTheDeviceRefusesForThemIsToldAndTheRestGoesOn) {
 /// Whether all that sets up a landing queue works; everything is undone again.
 bool sets_up() {
   TransportConfig config;
-  config.landing = true;
+  config.placed_receives = true;
   config.world = kQueues / 2 + 1;
   auto transport = open_verbs(config);
   if (!transport) return false;
   std::vector<std::byte> memory(4096);
-  const auto region = (*transport)->register_landing(memory);
-  const auto joined = (*transport)->join_landing({1});
+  const auto region = (*transport)->abilities().placed_receives->register_places(memory);
+  const auto joined = (*transport)->abilities().placed_receives->join_placed({1});
   return region && joined;
 }
 

@@ -89,8 +89,8 @@ TEST_F(Mtu, ReadsKeepToTheSmallerOfBothEnds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   bool ready = false;
   while (!ready && std::chrono::steady_clock::now() < end) {
-    const bool there = a->can_read(to_b->id());
-    ready = b->can_read(to_a->id()) && there;
+    const bool there = a->abilities().reads->can_read(to_b->id());
+    ready = b->abilities().reads->can_read(to_a->id()) && there;
     a->poll(out);
     b->poll(out);
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "transport/verbs/device_port.h"
 #include "transport/verbs/explain.h"
 #include "transport/verbs/verbs_address.h"
 #include "transport/verbs/wire_up.h"
@@ -29,6 +30,10 @@ WireUp random_message(SplitMix64& random) {
           .qpn = 2 + static_cast<std::uint32_t>(random() % (kQueuePairNumberMax - 2)),
           .psn = static_cast<std::uint32_t>(random() % (1U << 24U)),
           .mtu = static_cast<ibv_mtu>(IBV_MTU_256 + random() % 5)};
+}
+
+TEST(NumaNode, ADeviceThatIsNotThereHasNone) {
+  EXPECT_FALSE(numa_node_of("no such device"));
 }
 
 TEST(VerbsAddress, RoundTrip) {

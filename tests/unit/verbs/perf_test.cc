@@ -1,6 +1,6 @@
 // Measurements on devices that fail, and what they leave behind.
-#include "probes/perf/engines.h"
-#include "probes/perf/rig.h"
+#include "tools/perf/engines.h"
+#include "tools/perf/rig.h"
 #include "tests/unit/verbs/support.h"
 
 namespace selmcast::verbs_test {

@@ -19,8 +19,8 @@ struct Reader : RankOn {
   explicit Reader(const std::string& devices) : RankOn(devices) {
     for (std::size_t i = 0; i < there.size(); ++i)
       there[i] = static_cast<std::byte>(i * 7 + i / 256);
-    auto made = transport->register_readable(there);
-    auto into = transport->register_landing(here);
+    auto made = transport->abilities().reads->register_readable(there);
+    auto into = transport->abilities().reads->register_target(here);
     EXPECT_TRUE(made && into);
     readable = std::move(made).value();
     landing = std::move(into).value();
@@ -28,13 +28,16 @@ struct Reader : RankOn {
   ReadRequest request(const Endpoint& peer, const Reader& from, std::size_t at, std::uint32_t bytes,
                       std::uint64_t user) {
     return {.peer = peer.id(),
-            .from = from.transport->remote_memory(from.readable.id(), from.there.data() + at),
+            .from = from.transport->abilities().reads->remote_memory(from.readable.id(),
+                                                                     from.there.data() + at),
             .into = here.data() + at,
             .region = landing.id(),
             .bytes = bytes,
             .user = user};
   }
-  PostState read(const ReadRequest& one) { return transport->post_reads({&one, 1}).state; }
+  PostState read(const ReadRequest& one) {
+    return transport->abilities().reads->post_reads({&one, 1}).state;
+  }
 
   std::vector<std::byte> there = std::vector<std::byte>(8192), here = std::vector<std::byte>(8192);
   Region readable, landing;
@@ -88,7 +91,8 @@ class Reads : public testing::Test {
   }
   bool connected(milliseconds limit = milliseconds(5000)) {
     return pump(
-        {a.get(), b.get()}, [&] { return a->transport->can_read(to_b.id()); }, limit);
+        {a.get(), b.get()}, [&] { return a->transport->abilities().reads->can_read(to_b.id()); },
+        limit);
   }
   bool until_done(std::size_t count, milliseconds limit = milliseconds(5000)) {
     return pump(
@@ -147,8 +151,8 @@ TEST_F(Reads, DoubledMessagesMakeOneConnection) {
 
 TEST_F(Reads, BothWaysAtOnceAreTwoConnections) {
   ASSERT_TRUE(pump({a.get(), b.get()}, [&] {
-    const bool there = a->transport->can_read(to_b.id());
-    return b->transport->can_read(to_a.id()) && there;
+    const bool there = a->transport->abilities().reads->can_read(to_b.id());
+    return b->transport->abilities().reads->can_read(to_a.id()) && there;
   }));
   EXPECT_EQ(fake::queue_pairs(IBV_QPT_RC).size(), 4U);
   expect_reading_works();

@@ -18,9 +18,9 @@ Error everything(const std::string& devices, bool shared) {
   if (!b) return std::move(b).error();
   auto sendable = (*a)->register_memory(memory);
   if (!sendable) return std::move(sendable).error();
-  auto readable = (*b)->register_readable(memory);
+  auto readable = (*b)->abilities().reads->register_readable(memory);
   if (!readable) return std::move(readable).error();
-  auto into = (*a)->register_landing(landing);
+  auto into = (*a)->abilities().reads->register_target(landing);
   if (!into) return std::move(into).error();
   auto to_b = (*a)->connect((*b)->address());
   if (!to_b) return std::move(to_b).error();
@@ -32,12 +32,12 @@ Error everything(const std::string& devices, bool shared) {
   if (!sender) return std::move(sender).error();
   std::array<Completion, 16> out;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (!(*a)->can_read(to_b->id()) && std::chrono::steady_clock::now() < end) {
+  while (!(*a)->abilities().reads->can_read(to_b->id()) && std::chrono::steady_clock::now() < end) {
     (*a)->poll(out);
     (*b)->poll(out);
     std::this_thread::sleep_for(milliseconds(1));
   }
-  if (!(*a)->can_read(to_b->id())) return failed("no way to read");
+  if (!(*a)->abilities().reads->can_read(to_b->id())) return failed("no way to read");
   return failed("");
 }
 

@@ -49,7 +49,7 @@ class Timed : public testing::Test {
 
   static std::unique_ptr<Transport> timed(const std::string& devices) {
     TransportConfig config = config_on(devices);
-    config.arrival_times = true;
+    config.timestamps = true;
     return open(config);
   }
   /// `rank` with a transport that stamps; what it had registered goes with the old one.
@@ -66,7 +66,7 @@ class Timed : public testing::Test {
     const std::size_t count = transport.poll(out);
     for (std::size_t i = 0; i < count; ++i) {
       if (out[i].kind != Completion::Kind::receive) continue;
-      found.push_back(out[i].device_ns);
+      found.push_back(transport.abilities().timestamps->arrival_ns(out[i]));
       const ReceiveRequest back{out[i].token};
       transport.post_receives({&back, 1});
     }
@@ -77,8 +77,8 @@ class Timed : public testing::Test {
 TEST_F(Timed, FramesTellWhenTheyCameHoweverLateTheyAreSeen) {
   RankOn a("fake0"), b("fake1");
   stamp(b, "fake1");
-  EXPECT_TRUE(b.transport->capabilities().arrival_times);
-  EXPECT_FALSE(a.transport->capabilities().arrival_times);
+  EXPECT_NE(b.transport->abilities().timestamps, nullptr);
+  EXPECT_EQ(a.transport->abilities().timestamps, nullptr);
   EXPECT_THAT(b.transport->notices(), IsEmpty());
   const auto to_b = a.to(b);
   std::vector<std::uint64_t> want;
@@ -152,7 +152,7 @@ TEST_F(Timed, ADeviceWithoutACounterIsNamed) {
   fake::world().devices[0].clock_mask = 0;
   const auto transport = timed("fake0");
   ASSERT_NE(transport, nullptr);
-  EXPECT_FALSE(transport->capabilities().arrival_times);
+  EXPECT_EQ(transport->abilities().timestamps, nullptr);
   EXPECT_THAT(transport->notices(),
               ElementsAre(HasSubstr("fake0 port 1 GID 1 (::ffff:10.0.0.1) does not stamp")));
   EXPECT_EQ(fake::world().calls["ibv_create_cq_ex"], 0);
@@ -162,14 +162,14 @@ TEST_F(Timed, ARefusedQueueBecomesAPlainOne) {
   fake::world().fail("ibv_create_cq_ex", 1, EOPNOTSUPP);
   const auto transport = timed("fake0");
   ASSERT_NE(transport, nullptr);
-  EXPECT_FALSE(transport->capabilities().arrival_times);
+  EXPECT_EQ(transport->abilities().timestamps, nullptr);
   EXPECT_THAT(transport->notices(), ElementsAre(HasSubstr("does not stamp completions")));
 }
 
 TEST_F(Timed, SeveralDevicesHaveNoClockInCommon) {
   const auto transport = timed("fake0+fake1");
   ASSERT_NE(transport, nullptr);
-  EXPECT_FALSE(transport->capabilities().arrival_times);
+  EXPECT_EQ(transport->abilities().timestamps, nullptr);
   EXPECT_THAT(transport->notices(), ElementsAre(HasSubstr("no clock in common")));
 }
 

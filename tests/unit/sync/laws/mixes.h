@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sync/accumulator.h"
+#include "sync/mix/accumulator.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stale_merge.h"
 
@@ -108,7 +108,7 @@ class Compensated final : public Mixer {
     }
     rounds_.round(streams, heard);
     for (auto& exchange : exchanges_) {
-      exchange.arrive(static_cast<std::uint32_t>(exchanges_.size()));
+      exchange.arrive();
     }
   }
 

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "base/shuffle.h"
 #include "bench/null_transport.h"
-#include "sync/layers/layer_rounds.h"
+#include "sync/rounds/lock_step.h"
 
 namespace selmcast {
 namespace {
@@ -53,57 +53,73 @@ class Recorder final : public NullTransport {
 class OneSender {
  public:
   OneSender(OrderKind order, const std::vector<std::size_t>& sizes) : sizes_(sizes) {
-    std::size_t all = 0;
-    for (const auto size : sizes) all += size;
-    gradients_.resize(all);
-    EngineConfig config;
-    config.job = kJob;
-    config.world = 2;
-    config.mix = MixKind::sgd;
-    config.order = order;
-    config.timeout = std::chrono::hours(1);
-    port_ = FramePort::make(transport, kJob, 0, 2, kChunk, kLayers).value();
+    gradients_.resize(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+    config_.job = kJob;
+    config_.world = 2;
+    config_.mix = MixKind::sgd;
+    config_.order = order;
+    config_.layers = sizes;
+    config_.timeout = std::chrono::hours(1);
+    port_ = FramePort::make(transport, {kJob, 0, 2, kFrameHeaderBytes + kPayload, kChunk, kLayers})
+                .value();
     EXPECT_TRUE(port_->connect(1, {}));
-    const StreamShape shape{all * sizeof(float), kPayload, kChunk};
-    layers.emplace(*port_, config, shape,
-                   LayerMemory{gradients_, std::as_writable_bytes(std::span(gradients_)), 0},
-                   sizes);
-    RoundPlan plan;
-    plan.receivers = {1};
-    plan.rate = {100'000, 1};
-    epoch.program.cycle = {plan};
-    epoch.lanes = {{LaneSpec{port_->destination(1), {1}, false, {}}}};
-    layers->prepare(epoch, ReceiveSettings{.shape = shape}, 1);
-    layers->begin(epoch, 0, 100'000, now);
+    const StreamShape shape{gradients_.size() * sizeof(float), kPayload, kChunk};
+    memory_ = RoundMemory::make(transport, config_, shape, gradients_).value();
+    reports_.emplace(*port_, config_, kPayload);
+    app_.emplace(kLayers, Elements{0, gradients_.size()}, 2);
+    rounds_.emplace(RoundContext{*port_, config_, *memory_, *reports_, *app_, mail_});
+    enter_epoch();
   }
+  void push(std::size_t layer) { app_->push_layer(layer); }
+  bool done() const { return app_->closed().load() == 1; }
   void control(FrameKind kind, std::size_t layer, std::uint64_t offset) {
-    ParsedFrame frame;
-    frame.header = {.kind = kind,
-                    .job = kJob,
-                    .sender = 1,
-                    .stream = static_cast<std::uint16_t>(layer),
-                    .offset = offset};
-    layers->on_control(epoch, frame, now);
+    const FrameHeader header{.kind = kind,
+                             .job = kJob,
+                             .sender = 1,
+                             .stream = static_cast<std::uint16_t>(layer),
+                             .epoch = 1,
+                             .offset = offset};
+    rounds_->find(1)->streams[layer].sender->on_control(header, {}, now);
   }
   std::uint64_t bytes(std::size_t layer) const { return sizes_[layer] * sizeof(float); }
   void turn() {
-    layers->progress(now);
+    rounds_->progress(now);
     port_->flush();
-    std::array<Completion, 64> done;
-    for (std::size_t n; (n = transport.poll(done)) > 0;) {
-      for (const Completion& c : std::span(done).first(n)) port_->on_send_completion(c);
+    std::array<Completion, 64> completions;
+    for (std::size_t n; (n = transport.poll(completions)) > 0;) {
+      for (const Completion& c : std::span(completions).first(n)) port_->on_send_completion(c);
     }
   }
 
   Recorder transport;
   TimePoint now{};
-  EpochState epoch;
-  std::optional<LayerRounds> layers;
 
  private:
+  void enter_epoch() {
+    auto epoch = std::make_unique<EpochState>();
+    epoch->program.epoch = 1;
+    epoch->program.members = {0, 1};
+    epoch->program.add_round({100'000, 1});
+    const Rank other = 1;
+    epoch->program.send_each({}, {&other, 1});
+    mail_.epochs().offer(std::move(epoch));
+    auto taken = mail_.epochs().take();
+    EXPECT_TRUE(prepare(*taken, *port_, config_, *memory_));
+    mail_.epochs().accept(rounds_->offer(std::move(taken)));
+    mail_.epochs().activate(0);
+    EXPECT_EQ(rounds_->read_mail(), 1U);
+    EXPECT_TRUE(mail_.epochs().switched());
+  }
+
   std::vector<std::size_t> sizes_;
   std::vector<float> gradients_;
+  DriverConfig config_;
+  DriverMail mail_{2};
   std::unique_ptr<FramePort> port_;
+  std::unique_ptr<RoundMemory> memory_;
+  std::optional<RoundReports> reports_;
+  std::optional<HandOver> app_;
+  std::optional<LockStep> rounds_;
 };
 
 struct Case {
@@ -127,11 +143,11 @@ Case play(OrderKind order, std::uint64_t seed, bool credit_at_once) {
   std::vector<std::uint64_t> credit(kLayers, 0);
   std::vector<bool> acked(kLayers, false);
   std::size_t pushed = 0;
-  for (int turn = 0; turn < 20'000 && !sender.layers->done(); ++turn) {
+  for (int turn = 0; turn < 20'000 && !sender.done(); ++turn) {
     sender.now += std::chrono::microseconds(random.below(400));
     if (pushed < kLayers && random.below(20) == 0) {
       out.pushed_before[out.pushed[pushed]] = sender.transport.posts.size();
-      sender.layers->push(out.pushed[pushed++]);
+      sender.push(out.pushed[pushed++]);
     }
     for (std::size_t l = 0; l < kLayers; ++l) {
       const std::uint64_t whole = sender.bytes(l);
@@ -152,7 +168,7 @@ Case play(OrderKind order, std::uint64_t seed, bool credit_at_once) {
       if (acked[l]) sender.control(FrameKind::ack, l, 0);
     }
   }
-  EXPECT_TRUE(sender.layers->done()) << "a layer starved";
+  EXPECT_TRUE(sender.done()) << "a layer starved";
   out.posts = sender.transport.posts;
   return out;
 }

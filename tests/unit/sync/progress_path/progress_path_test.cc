@@ -15,7 +15,7 @@
 #include <mutex>
 #include <new>
 
-#include "tests/unit/sync/progress_path/engine_job.h"
+#include "tests/unit/sync/progress_path/driver_job.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/uring/uring_transport.h"
 
@@ -170,10 +170,10 @@ constexpr std::uint32_t kRanks = 4, kRounds = 12;
 constexpr std::size_t kElements = 60'000;
 
 /// Rounds with armed drivers, from the first one of the view on.
-void expect_clean_rounds(const std::string& policy_text, Watch watch, const EngineJob::Open& open) {
+void expect_clean_rounds(const std::string& policy_text, Watch watch, const DriverJob::Open& open) {
   const auto policy = parse_policy(policy_text);
   ASSERT_TRUE(policy) << policy.error().message;
-  EngineJob job(kRanks, kElements);
+  DriverJob job(kRanks, kElements);
   const auto reason = job.start(*policy, open);
   if (!reason.empty()) GTEST_SKIP() << reason;
   intercept::forget();

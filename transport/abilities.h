@@ -1,0 +1,103 @@
+// What some transports can do beside sending and receiving, each an interface that a transport has
+// or has not (Transport::abilities()). Ask once, at set-up, and keep the pointer: it lives as long
+// as the transport.
+//
+// Threads, errors, and which calls are set-up and which are data are as in transport.h: an ability
+// belongs to the transport's one thread, and its data calls (marked so) neither allocate, lock,
+// throw nor log.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "transport/handles.h"
+
+namespace selmcast {
+
+/// Peers' memory can be read; their processors take no part in it.
+class RemoteReads {
+ public:
+  /// As Transport::register_memory(), and peers may read it.
+  virtual Result<Region> register_readable(std::span<const std::byte> memory) = 0;
+  /// Memory that what is read arrives in. It stays the caller's and must outlive the Region.
+  virtual Result<Region> register_target(std::span<std::byte> memory) = 0;
+  /// Where peers read `at`, which lies in a region of register_readable(); a value without meaning
+  /// for a region that is gone.
+  virtual RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept = 0;
+  /// Data. Whether reads from this peer can be posted. The first call has the way to it made, which
+  /// takes a while; after an error it is made anew.
+  virtual bool can_read(EndpointId peer) noexcept = 0;
+  /// Data. Takes a prefix, like Transport::post_sends(); each request taken has exactly one
+  /// completion of kind read. A peer for which can_read() is false is backpressure.
+  virtual PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept = 0;
+
+ protected:
+  ~RemoteReads() = default;
+};
+
+/// Frames of a group can be received straight to where they belong: a membership may have a queue
+/// of receives that name places, which frames take one after the other, as they come.
+class PlacedReceives {
+ public:
+  /// Receives that a queue holds at once; at least 1.
+  virtual std::uint32_t placed_depth() const noexcept = 0;
+  /// Memory that places of post_placed() lie in. It stays the caller's and must outlive the Region.
+  virtual Result<Region> register_places(std::span<std::byte> memory) = 0;
+  /// As Transport::join() as receiver, with a queue: the group's frames are received by what
+  /// post_placed() posts, and lost where nothing is posted. Several such memberships of a group
+  /// share its queue. Error unavailable: no room for another queue, or the group was joined
+  /// without; Transport::join() may still do.
+  virtual Result<Membership> join_placed(GroupAddress group) = 0;
+  /// Data. Adds receives to the end of a queue: a prefix, like Transport::post_sends(). Frames take
+  /// them in this order, and completions (of kind receive) come in it. The device may write to a
+  /// place from now on until the completion, or until the receive is dropped.
+  virtual PostOutcome post_placed(MembershipId group,
+                                  std::span<const LandingRequest> requests) noexcept = 0;
+  /// Drops all receives of the queue that have not completed: when this returns true, nothing
+  /// writes to their places any more, and no completion of them comes. False: the device refuses,
+  /// see Transport::last_error(). For after a loss: may enter the kernel.
+  virtual bool take_back(MembershipId group) noexcept = 0;
+  /// Data. How often the queue's receives were dropped, by take_back() or by the transport after an
+  /// error of the device. What poll() handed out before still counts.
+  virtual std::uint32_t drops(MembershipId group) const noexcept = 0;
+
+ protected:
+  ~PlacedReceives() = default;
+};
+
+/// The device can pace what it sends.
+class Pacing {
+ public:
+  /// Has the device send no faster than `wire_kbps` in all, frames to all destinations together; 0:
+  /// as fast as it can. A bound for what sessions pace anyway, so that their bursts leave evenly.
+  /// False: not at this rate; it sends as fast as it can. System calls, hence for changes of plan
+  /// only.
+  virtual bool limit_rate(Kbps wire_kbps) noexcept = 0;
+
+ protected:
+  ~Pacing() = default;
+};
+
+/// Receives say when their frames came.
+class Timestamps {
+ public:
+  /// Data. When the device took in the (last) frame of a receive completion, whose buffer is still
+  /// lent: nanoseconds, never 0, on a clock of its own of which only differences mean something.
+  virtual std::uint64_t arrival_ns(const Completion& receive) const noexcept = 0;
+
+ protected:
+  ~Timestamps() = default;
+};
+
+/// Null: the transport has no such ability, here or as it was opened.
+struct Abilities {
+  RemoteReads* reads = nullptr;
+  PlacedReceives* placed_receives = nullptr;
+  Pacing* pacing = nullptr;
+  const Timestamps* timestamps = nullptr;
+};
+
+}  // namespace selmcast
