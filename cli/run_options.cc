@@ -10,7 +10,7 @@
 #include "hwconf/machine.h"
 #include "probes/links_json.h"
 #include "plan/compile.h"
-#include "plan/policy_coherence.h"
+#include "plan/axes/rules.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/backends/open.h"
@@ -243,7 +243,7 @@ Result<void> read_policy(RunOptions& o, std::uint32_t world) {
 
 Result<void> check_rounds(const Policy& policy) {
   // Where receivers are selected online it is unequal links that rounds differ by.
-  if (!policy.free() || policy.eta) return {};
+  if (!policy.has(Trait::unequal_steps)) return {};
   return bad_input(
       "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
       "use `selmcast train`, pace=ssp:s,eta with select=selmcast:p, or pace=bsp");
@@ -251,7 +251,7 @@ Result<void> check_rounds(const Policy& policy) {
 
 Result<void> check_simulated(const Policy& policy) {
   if (auto ok = check_rounds(policy); !ok) return ok;
-  if (!policy.free() && policy.model_copies() > 0) {
+  if (policy.has(Trait::on_steps)) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
         "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "

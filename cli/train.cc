@@ -57,8 +57,10 @@ struct Trained {
 Result<Trained> trained_of(const TrainCommand& command, const TrainTask& task,
                            const std::map<std::string, Bytes>& published,
                            std::span<const Rank> lost) {
+  const bool uneven = command.options.job.policy.has(Trait::uneven_rounds);
   auto result =
-      assemble(task, published, lost, command.no_references ? References::no : References::yes);
+      assemble(task, published, lost, command.no_references ? References::no : References::yes,
+               uneven ? RoundCounts::own : RoundCounts::equal);
   if (!result) return std::move(result).error();
   Trained trained{std::move(*result), {}};
   if (!command.options.record_trace) return trained;

@@ -185,11 +185,6 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
 
 namespace {
 
-/// Whether ranks may do different numbers of steps: those of other paces wait for one another.
-bool steps_alone(const Policy& policy) noexcept {
-  return policy.pace == PaceKind::overlap || policy.pace == PaceKind::async;
-}
-
 /// Mean time of a rank's steps as asked for, in a unit that is the same for all ranks.
 double pace_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
                Rank rank) {
@@ -219,10 +214,10 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
                                        Rank rank) {
   TrainerOptions out;
   const Policy& policy = options.job.policy;
-  if (policy.mix == MixKind::sgd) {
-    out.exchange = policy.order == OrderKind::priority ? Exchange::layers : Exchange::gradients;
+  if (policy.has(Trait::gradients)) {
+    out.exchange = policy.has(Trait::layered) ? Exchange::layers : Exchange::gradients;
   }
-  if (policy.pace == PaceKind::overlap) out.departure = Departure::after_closing;
+  if (policy.has(Trait::overlapping)) out.departure = Departure::after_closing;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
   out.trace = options.record_trace;
@@ -236,7 +231,7 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
       out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
     }
   }
-  if (options.steps_by_speed && steps_alone(policy)) {
+  if (options.steps_by_speed && policy.has(Trait::uneven_steps)) {
     out.steps = steps_of(options, traces, task.steps(), rank);
   }
   return out;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/program.h"
 #include "plan/select/row_plan.h"
 

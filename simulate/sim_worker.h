@@ -6,7 +6,7 @@
 
 #include "base/wire.h"
 #include "selmcast/worker.h"
-#include "plan/policy_coherence.h"
+#include "plan/axes/rules.h"
 #include "simulate/sim_rank.h"
 
 namespace selmcast {

@@ -50,11 +50,12 @@ StreamShape shape_of(const Transport& transport, const DriverConfig& config,
 DriverConfig driver_config(const Policy& policy) {
   DriverConfig config;
   config.mix = policy.round_mix();
-  config.gamma = policy.gamma;
-  config.order = policy.order;
-  config.element = policy.element;
+  config.gamma = policy.mix.gamma;
+  config.order = policy.order.kind;
+  config.element = policy.codec.element;
   if (policy.free()) {
-    config.free = FreePace{policy.pace == PaceKind::ssp, policy.pace_steps, policy.eta.has_value()};
+    config.free =
+        FreePace{policy.has(Trait::bounded), policy.pace.slack, policy.has(Trait::online)};
   }
   return config;
 }

@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "selmcast/worker.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 namespace selmcast {
 

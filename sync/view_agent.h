@@ -24,7 +24,7 @@
 
 #include "sync/driver.h"
 #include "plan/compile.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/view.h"
 #include "store/rendezvous.h"
 

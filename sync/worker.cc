@@ -9,7 +9,7 @@
 #include "sync/hosted_store.h"
 #include "sync/join.h"
 #include "sync/links.h"
-#include "plan/policy_coherence.h"
+#include "plan/axes/rules.h"
 #include "sync/roster.h"
 #include "base/quiet_thread.h"
 #include "sync/rank_runtime.h"

@@ -9,7 +9,7 @@
 #include "multicast/stream_shape.h"
 #include "sync/mix/kernels.h"
 #include "sync/mix/pair_credit.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 namespace selmcast {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "selmcast/worker.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
 #include "sync/steps/stale_merge.h"
@@ -79,7 +79,7 @@ class Stepper {
   Result<std::vector<RoundReport>> step_late();
   Result<std::vector<RoundReport>> finish_late();
 
-  PaceKind pace_;
+  bool overlaps_;
   bool free_;
   std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
   std::span<float> parameters_;
