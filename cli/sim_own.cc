@@ -37,7 +37,7 @@ std::vector<T> repeated(const std::vector<T>& cycle, std::uint32_t rounds) {
   return out;
 }
 
-/// A schedule as the engine would compile it, pair by pair.
+/// A schedule as a rank would compile it, pair by pair.
 FlowPlan listed_flows(const Schedule& schedule, std::uint32_t rounds) {
   FlowPlan out;
   std::vector<double> rates;
@@ -132,7 +132,7 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
     return bad_input("too many pairs to list for " + to_string(policy) +
                      "; use groups=rows, or fewer ranks");
   }
-  // The engine's own checks and messages first.
+  // The compiler's own checks and messages first.
   if (auto compiled = compile(view, policy, 0); !compiled) return compiled.error();
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();

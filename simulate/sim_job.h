@@ -1,4 +1,4 @@
-// A whole job in one thread and in virtual time: every rank's engine and view agent over the
+// A whole job in one thread and in virtual time: every rank's driver and view agent over the
 // simulated network and a local store. The same code as a real job, without threads and sockets.
 #pragma once
 

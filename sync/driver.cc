@@ -17,6 +17,7 @@ constexpr std::size_t kPollBatch = 64;
 // Bounds a lost wake-up only: the driver bounds every round by its deadlines.
 constexpr Duration kLostWakeUp = std::chrono::milliseconds(100);
 
+// set-up: refuses what its frames have no room for.
 Result<void> check_frames(const DriverConfig& config) {
   const std::uint32_t members_max = selection_members_max(config.frame_bytes);
   if (!config.free || !config.free->online || config.world <= members_max) return {};
@@ -62,6 +63,7 @@ DriverConfig driver_config(const Policy& policy) {
 
 // --- set-up --------------------------------------------------------------------------------------
 
+// set-up: all memory that a driver owns is taken here and in the two functions below.
 Driver::Driver(Transport& transport, const DriverConfig& config, const Elements& all)
     : transport_(transport),
       config_(config),
@@ -74,6 +76,7 @@ Driver::Driver(Transport& transport, const DriverConfig& config, const Elements&
 
 Driver::~Driver() = default;
 
+// set-up: as above.
 Result<std::unique_ptr<Driver>> Driver::make(Transport& transport, const DriverConfig& config,
                                              std::span<const PeerAddress> peers,
                                              std::span<float> parameters) {
@@ -82,6 +85,7 @@ Result<std::unique_ptr<Driver>> Driver::make(Transport& transport, const DriverC
   return out;
 }
 
+// set-up: as above.
 Result<void> Driver::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
   if (auto fits = check_frames(config_); !fits) return fits;
   const StreamShape shape = shape_of(transport_, config_, parameters.size());
@@ -218,6 +222,7 @@ void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
     planned_rate_ = planned;
     mail_.epochs().accept(windows_->offer(std::move(epoch)));
   } catch (const std::bad_alloc&) {
+    // failure: the job ends.
     fail(unavailable("no memory for the bookkeeping of " +
                      std::to_string(memory_->parameters().size_bytes()) +
                      " bytes of parameters; use fewer ranks on this host"));
@@ -236,6 +241,7 @@ std::size_t Driver::progress(TimePoint now) noexcept {
   done += windows_->progress(now);
   port_->flush();
   if (port_->broken()) {
+    // failure: the job ends.
     fail(selmcast::failed("rank " + std::to_string(config_.self) +
                           " cannot send: " + transport_.last_error()));
   }

@@ -29,9 +29,9 @@ constexpr std::size_t kReasonsMax = 256U << 10U;
 
 }  // namespace
 
-ViewAgent::ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config)
+ViewAgent::ViewAgent(Rendezvous& store, Driver& driver, AgentConfig config)
     : store_(store),
-      driver_(engine),
+      driver_(driver),
       config_(std::move(config)),
       gone_(store.world(), 0),
       votes_(store.world(), 0) {}

@@ -45,7 +45,7 @@ struct AgentConfig {
 /// One rank's part of the agreement: a state machine that step() moves. The control thread only.
 class ViewAgent {
  public:
-  ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config);
+  ViewAgent(Rendezvous& store, Driver& driver, AgentConfig config);
 
   /// Does what can be done now. Error: this rank must leave the job; the text says why.
   Result<void> step(TimePoint now);

@@ -24,6 +24,7 @@ RoundMemory::RoundMemory(Transport& transport, const DriverConfig& config,
       gamma_(config.gamma),
       parameters_(parameters) {}
 
+// set-up: runs before the first round.
 Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
                                                        const DriverConfig& config,
                                                        const StreamShape& shape,
@@ -66,6 +67,7 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
   return out;
 }
 
+// set-up: called by make() only.
 Result<void> RoundMemory::add_layer(const StreamShape& shape, const Elements& which) {
   const auto size = bytes_of(element_);
   std::byte* const sent =
@@ -86,7 +88,7 @@ std::vector<TimePoint>& RoundMemory::pace(std::size_t phase, std::size_t lanes) 
   auto& out = paces_[phase];
   // Sessions of the epoch before keep pointers into it; with unicast there is a lane for every
   // other rank.
-  if (out.empty()) out.resize(world_ + 1);
+  if (out.empty()) out.resize(world_ + 1);  // set-up: as an epoch is prepared
   SELMCAST_CHECK(lanes <= out.size(), "a lane for every other rank at most");
   return out;
 }
@@ -94,7 +96,7 @@ std::vector<TimePoint>& RoundMemory::pace(std::size_t phase, std::size_t lanes) 
 Result<void> RoundMemory::keep_relayed() {
   for (Layer& layer : layers_) {
     if (!layer.relayed.empty()) continue;
-    layer.relayed.resize(layer.whole.bytes);
+    layer.relayed.resize(layer.whole.bytes);  // set-up: as an epoch is prepared
     auto region = register_sent(transport_, std::as_bytes(std::span(layer.relayed)));
     if (!region) return std::move(region).error();
     layer.relayed_region = std::move(region).value();

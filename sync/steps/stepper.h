@@ -14,7 +14,7 @@
 
 namespace selmcast {
 
-/// The rounds below: an engine's, or a test's. One round at a time.
+/// The rounds below: a driver's, or a test's. One round at a time.
 class Rounds {
  public:
   virtual ~Rounds() = default;
