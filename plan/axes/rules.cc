@@ -91,8 +91,8 @@ constexpr Rule kRules[] = {
     {.all = {Trait::servers},
      .forbids = {Trait::whole_pairs},
      .message =
-         "policy: {route} mixes at the servers only, and {mix} counts whom each rank hears; use "
-         "route=star"},
+         "policy: {route} mixes at the servers only, and mix=age and stale count whom each rank "
+         "hears; use route=star"},
     {.all = {Trait::partial, Trait::row_groups},
      .needs = {Trait::ring_plan},
      .message = "policy: groups=rows needs the ring plan of select=selmcast or all; use "
