@@ -8,9 +8,9 @@
 #include <new>
 
 #include "hwconf/machine.h"
-#include "probes/links_json.h"
-#include "plan/compile.h"
 #include "plan/axes/rules.h"
+#include "plan/compile.h"
+#include "probes/links_json.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/backends/open.h"
