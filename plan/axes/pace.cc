@@ -110,6 +110,15 @@ constexpr Row<Pace> kPaces[] = {
      .parse = parse_overlap,
      .print = print_overlap,
      .traits = {.is = {Trait::overlapping, Trait::uneven_steps}}},
+    {.form = "busy",
+     .meaning = "nobody ever waits: every worker steps on, and what all have done since the last "
+                "round is exchanged when the slowest has done a step (WBSP)",
+     .kind = PaceKind::busy,
+     .examples = "busy",
+     .parse = [](const Word&) -> Result<Pace> {
+       return Pace{.kind = PaceKind::busy, .most_steps = ~std::uint32_t{0}};
+     },
+     .traits = {.is = {Trait::overlapping, Trait::uneven_steps}}},
     {.form = "periodic:H",
      .meaning = "a round after every H steps",
      .kind = PaceKind::periodic,

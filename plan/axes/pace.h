@@ -8,13 +8,14 @@
 
 namespace selmcast {
 
-enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async };
+enum class PaceKind : std::uint8_t { bsp, periodic, overlap, stages, ssp, async, busy };
 
 /// Each number is of the kinds named beside it and as it is here with all others.
 struct Pace {
   PaceKind kind = PaceKind::bsp;
   std::uint32_t period = 1;      ///< periodic: steps of a round.
-  std::uint32_t most_steps = 1;  ///< overlap: steps after a departure before a worker waits.
+  std::uint32_t most_steps = 1;  ///< overlap: steps after a departure before a worker waits; busy:
+                                 ///< beyond all.
   std::uint32_t slack = 0;       ///< ssp: none begins a step more than this beyond the slowest.
   /// ssp: receivers are selected as multicasts start, those with less than this share left are kept
   /// (SspSelection::eta). Absent: by a plan made in advance.

@@ -76,7 +76,7 @@ bool coherent(const std::map<std::string, std::string>& words) {
     return false;
   }
   if (mix == "stale" && pace != "periodic") return false;
-  if (pace == "overlap" && mix != "compensate") return false;
+  if (one_of(pace, {"overlap", "busy"}) && mix != "compensate") return false;
   if (pace == "periodic" && mix == "sgd") return false;
   if (codec == "cast" && mix == "compensate" && servers) return false;
   if (codec == "slim" && mix != "compensate") return false;
