@@ -164,11 +164,12 @@ CASES = {
                 "a/wide.cc": "int y;\n//" + "-" * 99 + "\n//" + "-" * 98 + "\n",
                 "a/wide.py": "#" + "-" * 100 + "\n",
                 "a/wide.md": "-" * 120 + "\n" + "-" * 121 + "\n",
+                "a/table.md": "|" + "-" * 239 + "\n|" + "-" * 240 + "\n",
                 "a/f.cc": "namespace n {\n" + _function_of(70) + _function_of(71) + "}\n",
                 "tests/f.cc": _function_of(300),
             },
             {"a/long.cc", "a/long.h", "a/wide.cc:2", "a/wide.py:1", "a/f.cc:72"}
-            | {"a/wide.md:2"},
+            | {"a/wide.md:2", "a/table.md:2"},
         ),
         (
             {

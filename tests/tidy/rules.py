@@ -22,6 +22,7 @@ MAX_HEADER_LINES = 250
 MAX_FUNCTION_LINES = 70
 MAX_COLUMNS = 100
 MAX_MARKDOWN_COLUMNS = 120
+MAX_TABLE_COLUMNS = 240  # A row of a Markdown table cannot be broken.
 MAX_MEMBERS = 25
 MAX_DECISION_LINES = 15
 # Classes that were larger when the rule came. These numbers may only fall.
@@ -80,8 +81,9 @@ def sizes(tree):
             yield f"{path}: cannot find the functions: {error}"
     for path in tree.files((".md",)):
         for number, line in enumerate(tree.text(path).splitlines(), 1):
-            if len(line) > MAX_MARKDOWN_COLUMNS:
-                yield f"{path}:{number}: {len(line)} columns, at most {MAX_MARKDOWN_COLUMNS}"
+            most = MAX_TABLE_COLUMNS if line.startswith("|") else MAX_MARKDOWN_COLUMNS
+            if len(line) > most:
+                yield f"{path}:{number}: {len(line)} columns, at most {most}"
 
 
 def _included_first(tree, header):
