@@ -68,6 +68,10 @@ class Stepper {
 
   const StageExchange* stages() const noexcept { return stages_ ? &*stages_ : nullptr; }
   const DeltaExchange* exchange() const noexcept { return exchange_ ? &*exchange_ : nullptr; }
+  /// A round that step(), push() or an error in the middle of one has left open.
+  bool under_way() const noexcept { return under_way_; }
+  /// Whether finish() is this rank's last word, which no further step may follow.
+  bool ends() const noexcept { return free_ || overlaps_; }
   /// Steps that the round now under way, or else the last one, carries of this rank.
   std::uint32_t steps_carried() const noexcept { return carried_; }
 
