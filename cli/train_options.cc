@@ -64,6 +64,38 @@ Result<void> read_words(TrainCommandOptions& options) {
   return {};
 }
 
+void add_job_options(CLI::App& command, RunOptions& job) {
+  command
+      .add_option("--policy", job.policy_text, "Policy string; `selmcast policies` lists the words")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--transport", job.transport,
+          "auto, shm, uring, verbs or sim; with auto all ranks agree on the fastest that works")
+      ->capture_default_str();
+  command.add_option("--links", job.links_file,
+                     "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
+                     "measured first");
+  command
+      .add_option(
+          "--seed", job.seed,
+          "Seed of the division of the data, the initial parameters, the batches and random "
+          "selections")
+      ->capture_default_str();
+  command
+      .add_option("--timeout", job.timeout_s,
+                  "Seconds for which a peer may be silent before it is evicted")
+      ->capture_default_str();
+  command
+      .add_option("--loss", job.loss,
+                  "Share of received data frames that every rank drops, 0 to 1, to test repair")
+      ->capture_default_str();
+  command.add_option("--mtu", job.mtu, "Largest packet in bytes; 0 takes the interface's MTU")
+      ->capture_default_str();
+  command.add_flag("--deterministic", job.deterministic,
+                   "Add in fixed point, so that equal inputs give equal bits in every run");
+}
+
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainCommandOptions& o) {
@@ -110,36 +142,7 @@ void add_train_options(CLI::App& command, TrainCommandOptions& o) {
   command.add_flag("--steps-by-speed", o.steps_by_speed,
                    "Ranks that compute faster by --slowdown or --compute-trace take more steps, so "
                    "that all ranks end together; for paces without a common step (overlap)");
-  command
-      .add_option("--policy", o.job.policy_text,
-                  "Policy string; `selmcast policies` lists the words")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--transport", o.job.transport,
-          "auto, shm, uring, verbs or sim; with auto all ranks agree on the fastest that works")
-      ->capture_default_str();
-  command.add_option("--links", o.job.links_file,
-                     "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
-                     "measured first");
-  command
-      .add_option(
-          "--seed", o.job.seed,
-          "Seed of the division of the data, the initial parameters, the batches and random "
-          "selections")
-      ->capture_default_str();
-  command
-      .add_option("--timeout", o.job.timeout_s,
-                  "Seconds for which a peer may be silent before it is evicted")
-      ->capture_default_str();
-  command
-      .add_option("--loss", o.job.loss,
-                  "Share of received data frames that every rank drops, 0 to 1, to test repair")
-      ->capture_default_str();
-  command.add_option("--mtu", o.job.mtu, "Largest packet in bytes; 0 takes the interface's MTU")
-      ->capture_default_str();
-  command.add_flag("--deterministic", o.job.deterministic,
-                   "Add in fixed point, so that equal inputs give equal bits in every run");
+  add_job_options(command, o.job);
 }
 
 void add_rank_options(CLI::App& command, TrainCommandOptions& o) {
