@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "selmcast/worker.h"
 #include "plan/policy.h"
+#include "selmcast/worker.h"
 
 namespace selmcast {
 

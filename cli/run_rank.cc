@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "cli/common.h"
-#include "sync/join.h"
 #include "simulate/sim_job.h"
+#include "sync/join.h"
 
 namespace selmcast {
 

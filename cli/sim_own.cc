@@ -6,8 +6,8 @@
 
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
-#include "plan/policy.h"
 #include "plan/compile.h"
+#include "plan/policy.h"
 #include "plan/schedule.h"
 #include "plan/select/pair_age.h"
 #include "plan/select/ring_plan.h"

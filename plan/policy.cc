@@ -71,7 +71,8 @@ constexpr Value kValues[] = {
     {Axis::mix, "stale[:S]",
      "the mean of all merged S = 1 steps late, own parameters weighing 2S (DASO; pace=periodic)"},
     {Axis::codec, "identity", "float32 as it is", true},
-    {Axis::codec, "cast:type", "bf16 or fp16: half of the bytes; values are rounded on the wire only"},
+    {Axis::codec, "cast:type",
+     "bf16 or fp16: half of the bytes; values are rounded on the wire only"},
     {Axis::codec, "split", "blocks by importance, parameter times change (of pace=stages)"},
     {Axis::codec, "slim:alpha,beta[,q]",
      "a share alpha travels: the beta that matter most, chosen every q = 20 rounds, and others in "

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/wire.h"
-#include "selmcast/worker.h"
 #include "plan/policy_coherence.h"
+#include "selmcast/worker.h"
 #include "simulate/sim_rank.h"
 
 namespace selmcast {

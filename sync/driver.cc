@@ -30,13 +30,11 @@ Result<void> check_frames(const DriverConfig& config) {
       " bytes; use a larger MTU on all hosts, fewer workers, or drop eta");
 }
 
-StreamShape shape_of(const Transport& transport, const DriverConfig& config,
-                     std::size_t elements) {
+StreamShape shape_of(const Transport& transport, const DriverConfig& config, std::size_t elements) {
   const auto& caps = transport.capabilities();
   SELMCAST_CHECK(config.frame_bytes <= caps.max_frame_bytes, "frames exceed the transport's");
-  const std::uint32_t chunk =
-      std::min({kChunkFramesMax, caps.max_request_bytes / config.frame_bytes,
-                caps.max_request_slices / 2});
+  const std::uint32_t chunk = std::min(
+      {kChunkFramesMax, caps.max_request_bytes / config.frame_bytes, caps.max_request_slices / 2});
   StreamShape out{elements * bytes_of(config.element),
                   (config.frame_bytes - kFrameHeaderBytes) / 8 * 8, std::max(chunk, 1U)};
   if (config.free && config.free->online) {
@@ -328,7 +326,8 @@ void Driver::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   const std::size_t layer = epoch->layer_of(header.stream);
   if (verdict != Verdict::fresh || !windows_->merges(*epoch, layer, header)) return;
   auto& memory = memory_->layers()[layer];
-  memory_->take(memory, epoch->ways_of(header.round, epoch->phase_of(header.stream)).combine, frame);
+  memory_->take(memory, epoch->ways_of(header.round, epoch->phase_of(header.stream)).combine,
+                frame);
   windows_->merged(header, memory.shape.frame_at(header.offset));
 }
 

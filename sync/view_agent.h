@@ -22,11 +22,11 @@
 #include <string>
 #include <vector>
 
-#include "sync/driver.h"
 #include "plan/compile.h"
 #include "plan/policy.h"
 #include "plan/view.h"
 #include "store/rendezvous.h"
+#include "sync/driver.h"
 
 namespace selmcast {
 

@@ -5,14 +5,14 @@
 #include <new>
 #include <thread>
 
+#include "base/quiet_thread.h"
+#include "plan/policy_coherence.h"
 #include "sync/control_thread.h"
 #include "sync/hosted_store.h"
 #include "sync/join.h"
 #include "sync/links.h"
-#include "plan/policy_coherence.h"
-#include "sync/roster.h"
-#include "base/quiet_thread.h"
 #include "sync/rank_runtime.h"
+#include "sync/roster.h"
 #include "transport/backends/choose.h"
 
 namespace selmcast {
@@ -99,7 +99,7 @@ class JoinedWorker final : public Worker {
   WorkerConfig config_;
   Policy policy_;
   std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
-  std::unique_ptr<Rendezvous> store_;  ///< Until all ranks start and the control thread takes it.
+  std::unique_ptr<Rendezvous> store_;    ///< Until all ranks start and the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -113,7 +113,7 @@ class JoinedWorker final : public Worker {
   std::size_t layers_ = 0;                      ///< 0: all are handed over together.
   std::map<std::string, std::uint32_t> means_;  ///< Calls of mean_of(), by tag.
   std::atomic<bool> stop_driver_{false};        ///< Release in shut_down(), acquire in drive().
-  std::thread thread_;  ///< The driver's.
+  std::thread thread_;                          ///< The driver's.
 };
 
 /// An address that others cannot reach is often one of the wrong interface.
@@ -248,8 +248,9 @@ void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
     if (runtime_->driver().progress(clock.now()) > 0) continue;
-    const Duration until =
-        runtime_->driver().next_timer() == kNever ? kIdleSleep : runtime_->driver().next_timer() - clock.now();
+    const Duration until = runtime_->driver().next_timer() == kNever
+                               ? kIdleSleep
+                               : runtime_->driver().next_timer() - clock.now();
     if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
   }
 }

@@ -45,7 +45,8 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
   out->region_ = std::move(region).value();
   try {
     if (config.layers.empty()) {
-      if (auto ok = out->add_layer(shape, {0, parameters.size()}); !ok) return std::move(ok).error();
+      if (auto ok = out->add_layer(shape, {0, parameters.size()}); !ok)
+        return std::move(ok).error();
     }
     out->layers_.reserve(std::max<std::size_t>(config.layers.size(), 1));
     std::size_t at = 0;
@@ -57,8 +58,8 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
     }
     SELMCAST_CHECK(config.layers.empty() || at == parameters.size(), "layers cover the parameters");
   } catch (const std::bad_alloc&) {
-    const std::uint64_t bytes = parameters.size_bytes() * (config.deterministic ? 2 : 1) +
-                                out->copy_.size();
+    const std::uint64_t bytes =
+        parameters.size_bytes() * (config.deterministic ? 2 : 1) + out->copy_.size();
     return unavailable("no memory for an accumulator of " + std::to_string(bytes) +
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
@@ -78,8 +79,8 @@ Result<void> RoundMemory::add_layer(const StreamShape& shape, const Elements& wh
   layer.all_sent = {sent + which.first * size, which.count * size};
   std::optional<PairCredit> credit;
   if (mix_ == MixKind::age) credit.emplace(world_, gamma_);
-  layer.accumulator = std::make_unique<Accumulator>(shape, mix_, deterministic_, element_,
-                                                    std::move(credit));
+  layer.accumulator =
+      std::make_unique<Accumulator>(shape, mix_, deterministic_, element_, std::move(credit));
   layers_.push_back(std::move(layer));
   return {};
 }
@@ -112,8 +113,7 @@ Result<void> RoundMemory::send_sums() {
   }
   for (Layer& layer : layers_) {
     if (layer.sums_region) continue;
-    auto region = transport_.register_memory(
-        std::as_bytes(layer.accumulator->sums()));
+    auto region = transport_.register_memory(std::as_bytes(layer.accumulator->sums()));
     if (!region) return std::move(region).error();
     layer.sums_region = std::move(region).value();
   }

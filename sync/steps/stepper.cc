@@ -170,8 +170,9 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }
   if (!exchange_ || exchange_->flush_rounds() == 0) return reports;
-  // Once more where a rank that died had been heard by some of the others only. What was lost in the
-  // last of the rounds is told in a round of the view without the dead one: the second one after it.
+  // Once more where a rank that died had been heard by some of the others only. What was lost in
+  // the last of the rounds is told in a round of the view without the dead one: the second one
+  // after it.
   constexpr std::uint32_t kConfirming = 2;
   for (bool again = true; again;) {
     again = false;

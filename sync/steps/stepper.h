@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "selmcast/worker.h"
 #include "plan/policy.h"
+#include "selmcast/worker.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
 #include "sync/steps/stale_merge.h"

@@ -1,8 +1,8 @@
 // Words and programs of pace=ssp:s,eta: receivers selected as rounds begin.
 #include <gtest/gtest.h>
 
-#include "plan/policy.h"
 #include "plan/compile.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 namespace {

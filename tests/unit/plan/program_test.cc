@@ -1,5 +1,3 @@
-#include "plan/compile.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "plan/compile.h"
 #include "tests/unit/plan/planned_rounds.h"
 
 namespace selmcast {

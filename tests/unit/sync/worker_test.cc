@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "transport/backends/open.h"
 #include "store/rendezvous.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 namespace {
