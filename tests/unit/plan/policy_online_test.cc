@@ -3,6 +3,7 @@
 
 #include "plan/axes/policy.h"
 #include "plan/compile.h"
+#include "plan/policy.h"
 
 namespace selmcast {
 namespace {
