@@ -8,7 +8,6 @@
 #include "cli/run_rank.h"
 #include "plan/axes/policy.h"
 #include "plan/compile.h"
-#include "plan/policy.h"
 #include "plan/schedule.h"
 #include "plan/select/pair_age.h"
 #include "plan/select/ring_plan.h"

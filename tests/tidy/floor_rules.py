@@ -41,7 +41,7 @@ BUDGETS = {
     "probes": 2000,
     "simulate": 700,
     "store": 1700,
-    "sync": 2100,
+    "sync": 2300,
     "sync/free": 1400,
     "sync/mix": 1000,
     "sync/rounds": 1800,

@@ -3,7 +3,6 @@
 
 #include "plan/axes/policy.h"
 #include "plan/compile.h"
-#include "plan/policy.h"
 
 namespace selmcast {
 namespace {
