@@ -9,8 +9,8 @@
 #include "bench/null_transport.h"
 #include "multicast/receive_session.h"
 #include "multicast/send_session.h"
-#include "sync/mix/accumulator.h"
 #include "plan/compile.h"
+#include "sync/mix/accumulator.h"
 
 namespace selmcast {
 namespace {

@@ -52,7 +52,7 @@ void by_frame(std::size_t elements, std::uint32_t element_bytes, const Kernel& k
   for (std::size_t i = 0; i + frame <= elements; i += frame) kernel(i, frame);
 }
 
-/// The loops that run frame by frame as the engine does, on updates of this type.
+/// The loops that run frame by frame as the driver does, on updates of this type.
 void add_cases_of(WireElement element, const std::string& name, std::vector<Case>& out) {
   const std::uint32_t size = bytes_of(element);
   out.push_back({"sum += update, " + name, 8.0 + size, [=](Arrays& x) {

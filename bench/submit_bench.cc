@@ -32,7 +32,7 @@ class Rig {
       : transport_(std::move(transport)), self_(self), idle_(idle), parameters_(elements, 1.0F) {
     policy_ = need(parse_policy(layers > 0 ? "p3" : "mix=average"));
     config_ = config_of(policy_, self, ranks, transport_->capabilities().max_frame_bytes);
-    config_.order = policy_.order;
+    config_.order = policy_.order.kind;
     config_.layers.assign(layers, layers > 0 ? elements / layers : 0);
   }
   ~Rig() {

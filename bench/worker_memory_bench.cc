@@ -53,11 +53,11 @@ Grown measure(const std::string& policy_text, std::uint32_t ranks, bool determin
   }
   const auto elements = static_cast<double>(parameters.size());
   const double payload = (config.frame_bytes - kFrameHeaderBytes) / 8 * 8;
-  const double frames = std::ceil(elements * bytes_of(policy.element) / payload);
-  // The accumulator; the snapshot; per frame its counts of contributors and of ranks, and what is owed of it (16
-  // bits and a bit); and a bit per frame and sender.
+  const double frames = std::ceil(elements * bytes_of(policy.codec.element) / payload);
+  // The accumulator; the snapshot; per frame its counts of contributors and of ranks, and what is
+  // owed of it (16 bits and a bit); and a bit per frame and sender.
   out.expected = elements * (deterministic ? 8 : 4) +
-                 (policy.element == WireElement::f32 ? 0.0 : 2 * elements) +
+                 (policy.codec.element == WireElement::f32 ? 0.0 : 2 * elements) +
                  frames * (2 + 2 + 2 + 0.125) + static_cast<double>(out.senders) * frames / 8;
   return out;
 }

@@ -241,8 +241,7 @@ std::string doctor_text(const Machine& machine, const std::vector<BackendState>&
 }
 
 void add_doctor_command(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Show what this machine offers and what to mend");
+  CLI::App* command = app.add_subcommand("doctor", "Show what this machine offers and what to fix");
   auto json_path = std::make_shared<std::string>();
   command
       ->add_option("--json", *json_path, "Write the report as JSON to FILE (- for standard output)")

@@ -114,46 +114,57 @@ Result<void> run_perf(PerfCommand& c) {
 
 void add_common(CLI::App& sub, PerfCommand& c) {
   perf::Settings& s = c.settings;
-  sub.add_option("host", c.hosts, "The server; none: be the server. Multicast: one or more");
-  sub.add_option("--transport", c.transport, "verbs")->capture_default_str();
-  sub.add_option("--op", c.op, "write, write-imm, read, send, ud, multicast or atomic")
+  sub.add_option("host", c.hosts,
+                 "Host of the server; without one this end is the server. Multicast takes several");
+  sub.add_option("--transport", c.transport, "The transport to measure: verbs")
       ->capture_default_str();
-  sub.add_option("--size", s.size, "Bytes of a message")->capture_default_str();
-  sub.add_option("--depth", s.depth, "Messages under way on a queue pair")->capture_default_str();
-  sub.add_option("--queue-pairs", s.queue_pairs, "Connected queue pairs, used in turn")
+  sub.add_option("--op", c.op, "Operation: write, write-imm, read, send, ud, multicast or atomic")
       ->capture_default_str();
-  sub.add_flag("--latency", s.latency, "Ping-pong, one message at a time");
-  sub.add_flag("--verify-all", s.verify_all, "Receivers check every byte, not a sample");
-  sub.add_option("--group", c.group, "Multicast group")->capture_default_str();
-  sub.add_option("--device", s.device, "DEVICE[:PORT[:GID_INDEX]]; the first usable one");
-  sub.add_option("--port", c.port, "TCP port of the exchange")->capture_default_str();
-  sub.add_option("--timeout", c.timeout_s, "Longest wait for the other end, in seconds")
+  sub.add_option("--size", s.size, "Bytes in a message")->capture_default_str();
+  sub.add_option("--depth", s.depth, "Messages that may be under way on one queue pair")
       ->capture_default_str();
-  sub.add_flag("--events", s.events, "Sleep until something completes instead of polling");
-  sub.add_option("--inline", s.inline_bytes, "Messages of up to so many bytes go in the request")
+  sub.add_option("--queue-pairs", s.queue_pairs,
+                 "Connected queue pairs; messages are assigned round-robin")
       ->capture_default_str();
-  sub.add_option("--json", c.json, "Write the result here (`-`: standard output)");
+  sub.add_flag("--latency", s.latency,
+               "Measure the latency: a ping-pong with one message at a time");
+  sub.add_flag("--verify-all", s.verify_all, "Receivers check every byte instead of a sample");
+  sub.add_option("--group", c.group, "Address of the multicast group")->capture_default_str();
+  sub.add_option("--device", s.device,
+                 "DEVICE[:PORT[:GID_INDEX]]; the default is the first usable device");
+  sub.add_option("--port", c.port, "TCP port by which the two ends agree on the measurement")
+      ->capture_default_str();
+  sub.add_option("--timeout", c.timeout_s, "Seconds for which the other end may be silent")
+      ->capture_default_str();
+  sub.add_flag("--events", s.events, "Sleep until something completes, instead of polling");
+  sub.add_option("--inline", s.inline_bytes,
+                 "Send messages of up to this many bytes inside the request")
+      ->capture_default_str();
+  sub.add_option("--json", c.json, "Write the result as JSON to this file (`-`: standard output)");
 }
 
 void add_of_client(CLI::App& sub, PerfCommand& c) {
   perf::Settings& s = c.settings;
-  sub.add_option("--post-list", s.post_list, "Client: messages behind one doorbell")
+  sub.add_option("--post-list", s.post_list, "Client: messages that are posted with one doorbell")
       ->capture_default_str();
   sub.add_option("--signal-every", s.signal_every,
-                 "Client: messages that one completion stands for; 0: half of --depth")
+                 "Client: ask for one completion after this many messages; 0 means half of --depth")
       ->capture_default_str();
-  sub.add_option("--duration", c.duration_s, "Client: seconds of a repeat")->capture_default_str();
-  sub.add_option("--iterations", s.iterations, "Client: messages of a repeat, instead of seconds")
+  sub.add_option("--duration", c.duration_s, "Client: seconds that a repeat takes")
       ->capture_default_str();
-  sub.add_option("--repeats", s.repeats, "Client: after a warm-up")->capture_default_str();
-  sub.add_flag("--no-warm-up", c.no_warm_up, "Client: measure at once, as perftest does");
+  sub.add_option("--iterations", s.iterations, "Client: messages in a repeat, instead of a time")
+      ->capture_default_str();
+  sub.add_option("--repeats", s.repeats, "Client: repeats after the warm-up")
+      ->capture_default_str();
+  sub.add_flag("--no-warm-up", c.no_warm_up, "Client: measure without a warm-up, as perftest does");
   sub.add_option("--rate-limit", s.rate_limit_kbps,
-                 "Client: kbit/s, by the device's packet pacing; 0: none")
+                 "Client: rate in kbit/s to which the device paces packets; 0 means no limit")
       ->capture_default_str();
-  sub.add_option("--alone", c.alone,
-                 "send or receive: a group whose other end is another program, such as mckey");
+  sub.add_option(
+      "--alone", c.alone,
+      "send or receive: measure a group whose other end is another program, such as mckey");
   sub.add_flag("--accept-counters", c.accept_counters,
-               "Give the figure even if loss or retry counters of the devices moved");
+               "Report the result even if loss or retry counters of the devices moved");
 }
 
 }  // namespace
@@ -164,7 +175,7 @@ void add_perf_command(CLI::App& app, int& exit_status) {
   add_common(*sub, *command);
   add_of_client(*sub, *command);
   sub->footer(
-      "Example, the server first:\n  selmcast perf --op write --size 65536 --device mlx5_0\n"
+      "Start the server first. Example:\n  selmcast perf --op write --size 65536 --device mlx5_0\n"
       "  selmcast perf SERVER_HOST --op write --size 65536 --device mlx5_0 --post-list 16");
   sub->callback([command, &exit_status] {
     if (auto ok = run_perf(*command); !ok) exit_status = print_error(ok.error());

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/common.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 namespace selmcast {
 namespace {

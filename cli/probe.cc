@@ -27,12 +27,16 @@ struct ProbeCommand {
 void add_link_options(CLI::App& command, ProbeCommand& probe) {
   RunOptions& o = probe.options;
   command.add_flag("--timestamps", probe.timestamps,
-                   "verbs: rates by when the device took frames in, where it stamps completions");
-  command.add_option("--transport", o.transport, "auto, shm, uring or verbs")
+                   "verbs: use NIC receive timestamps, where the device has them");
+  command
+      .add_option("--transport", o.transport,
+                  "auto, shm, uring or verbs; with auto all ranks agree on the fastest that works")
       ->capture_default_str();
-  command.add_option("--timeout", o.timeout_s, "Longest wait for a silent rank, in seconds")
+  command
+      .add_option("--timeout", o.timeout_s,
+                  "Seconds for which a rank may be silent before the probe fails")
       ->capture_default_str();
-  command.add_option("--mtu", o.mtu, "Upper bound on the packet size; 0 takes the interface's")
+  command.add_option("--mtu", o.mtu, "Largest packet in bytes; 0 takes the interface's MTU")
       ->capture_default_str();
 }
 
@@ -138,14 +142,15 @@ Result<void> probe(const ProbeCommand& command) {
 void add_probe_command(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<ProbeCommand>();
   auto* sub = app.add_subcommand("probe", "Measure what every local rank's link can carry");
-  sub->add_option("--workers", command->workers, "Ranks that probe at the same time")
+  sub->add_option("--workers", command->workers, "Number of ranks that probe at the same time")
       ->capture_default_str();
   sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
-                  "Network interface or RDMA device of the ranks; several are used in turn")
+                  "Network interfaces or RDMA devices; ranks are assigned to them round-robin")
       ->delimiter(',');
   sub->add_option("--links", command->links_file,
-                  "Write links.json for run and train to this file");
-  sub->add_option("--json", command->options.json, "Write the result here (`-`: standard output)");
+                  "Write the measured rates to this file, which run and train read");
+  sub->add_option("--json", command->options.json,
+                  "Write the result as JSON to this file (`-`: standard output)");
   add_link_options(*sub, *command);
   sub->footer("Example:\n  selmcast probe --workers 8 --transport uring --links links.json");
   sub->callback([command, &exit_status] {

@@ -92,10 +92,10 @@ Result<void> run(RunCommand& command) {
 void add_run_command(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<RunCommand>();
   auto* sub = app.add_subcommand("run", "Synchronise parameters across local worker processes");
-  sub->add_option("--workers", command->workers, "Worker processes to start")
+  sub->add_option("--workers", command->workers, "Number of worker processes to start")
       ->capture_default_str();
   sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
-                  "Network interface or RDMA device of the ranks; several are used in turn")
+                  "Network interfaces or RDMA devices; ranks are assigned to them round-robin")
       ->delimiter(',');
   add_run_options(*sub, command->options);
   sub->footer(

@@ -8,9 +8,9 @@
 #include <new>
 
 #include "hwconf/machine.h"
-#include "probes/links_json.h"
+#include "plan/axes/rules.h"
 #include "plan/compile.h"
-#include "plan/policy_coherence.h"
+#include "probes/links_json.h"
 #include "train/parameter_set.h"
 #include "train/safetensors.h"
 #include "transport/backends/open.h"
@@ -29,35 +29,45 @@ std::string text_of(double value) {
 }
 
 void add_run_options(CLI::App& command, RunOptions& o) {
-  command.add_option("--rounds", o.rounds, "Rounds to run")->capture_default_str();
-  auto* what = command.add_option_group("parameters", "What is synchronised (one of)");
-  what->add_option("--params", o.params_file, "Tensors of a .safetensors file");
-  what->add_option("--model", o.model, "resnet50, vgg16, bert-base or gpt2 (sizes only)");
-  what->add_option("--params-bytes", o.params_bytes, "Plain float32 array of so many bytes");
+  command.add_option("--rounds", o.rounds, "Number of rounds to run")->capture_default_str();
+  auto* what = command.add_option_group("parameters", "What is synchronised; exactly one of these");
+  what->add_option("--params", o.params_file, "The tensors of a .safetensors file");
+  what->add_option("--model", o.model,
+                   "Tensors of the sizes of resnet50, vgg16, bert-base or gpt2");
+  what->add_option("--params-bytes", o.params_bytes, "One float32 array of this many bytes");
   what->require_option(1);
-  command.add_option("--policy", o.policy_text, "Policy string; see `selmcast policies`")
+  command
+      .add_option("--policy", o.policy_text, "Policy string; `selmcast policies` lists the words")
       ->capture_default_str();
   command
       .add_option(
           "--transport", o.transport,
-          "auto, shm, uring, verbs or sim; auto: shm, or with an interface or MTU named, or "
-          "ranks on several hosts, verbs where all have a device, else uring")
+          "auto, shm, uring, verbs or sim. auto takes shm if all ranks are on one host and name no "
+          "interface or MTU, else verbs if all ranks have a device, else uring")
       ->capture_default_str();
   command.add_option("--links", o.links_file,
                      "JSON file with tx_kbps and rx_kbps of each rank; "
-                     "without it the links are probed");
-  command.add_option("--init", o.init, "seed:S fills the parameters with a stated pattern");
-  command.add_option("--dump", o.dump_folder, "Folder for rank-I.f32, the final parameters");
-  command.add_option("--seed", o.seed, "Seed of random selections and injected loss")
+                     "without it the links are measured first");
+  command.add_option("--init", o.init,
+                     "seed:S fills the parameters with a pattern that S determines");
+  command.add_option("--dump", o.dump_folder,
+                     "Write the final parameters of rank I to rank-I.f32 in this folder");
+  command.add_option("--seed", o.seed, "Seed of random selections and of --loss")
       ->capture_default_str();
-  command.add_option("--timeout", o.timeout_s, "Longest wait for a silent peer, in seconds")
+  command
+      .add_option("--timeout", o.timeout_s,
+                  "Seconds for which a peer may be silent before it is evicted")
       ->capture_default_str();
-  command.add_option("--loss", o.loss, "Share of received data frames to drop, 0..1")
+  command
+      .add_option("--loss", o.loss,
+                  "Share of received data frames that every rank drops, 0 to 1, to test repair")
       ->capture_default_str();
-  command.add_option("--mtu", o.mtu, "Upper bound on the packet size; 0 takes the interface's")
+  command.add_option("--mtu", o.mtu, "Largest packet in bytes; 0 takes the interface's MTU")
       ->capture_default_str();
-  command.add_flag("--deterministic", o.deterministic, "Equal inputs give equal bits");
-  command.add_option("--json", o.json, "Write the result to this file (`-`: standard output)");
+  command.add_flag("--deterministic", o.deterministic,
+                   "Add in fixed point, so that equal inputs give equal bits in every run");
+  command.add_option("--json", o.json,
+                     "Write the result as JSON to this file (`-`: standard output)");
 }
 
 std::vector<std::string> as_arguments(const RunOptions& o) {
@@ -243,7 +253,7 @@ Result<void> read_policy(RunOptions& o, std::uint32_t world) {
 
 Result<void> check_rounds(const Policy& policy) {
   // Where receivers are selected online it is unequal links that rounds differ by.
-  if (!policy.free() || policy.eta) return {};
+  if (!policy.has(Trait::unequal_steps)) return {};
   return bad_input(
       "--policy: pace=ssp and async are about steps that take unequally long, and here are none; "
       "use `selmcast train`, pace=ssp:s,eta with select=selmcast:p, or pace=bsp");
@@ -251,7 +261,7 @@ Result<void> check_rounds(const Policy& policy) {
 
 Result<void> check_simulated(const Policy& policy) {
   if (auto ok = check_rounds(policy); !ok) return ok;
-  if (!policy.free() && policy.model_copies() > 0) {
+  if (policy.has(Trait::on_steps)) {
     return bad_input(
         "--policy: the simulator has no steps of an application, which mix=compensate, lgp "
         "and stale are about; use `selmcast train --transport sim`, --transport shm or uring, or "

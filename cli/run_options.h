@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "plan/axes/policy.h"
 #include "selmcast/worker.h"
-#include "plan/policy.h"
 
 namespace selmcast {
 

@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "cli/common.h"
-#include "sync/join.h"
 #include "simulate/sim_job.h"
+#include "sync/join.h"
 
 namespace selmcast {
 
@@ -181,7 +181,7 @@ Result<SimJobConfig> simulated_job(const RunOptions& options, std::uint32_t worl
                                                     std::vector<Kbps>(world, kSimDefaultKbps)});
   SimJobConfig config;
   config.policy = options.policy;
-  config.element = config.policy.element;
+  config.element = config.policy.codec.element;
   config.tx_kbps = table.tx_kbps;
   config.rx_kbps = table.rx_kbps;
   config.rounds = options.rounds;

@@ -145,34 +145,39 @@ void add_sim_command(CLI::App& app, int& exit_status) {
   command->own.transport = "sim";
   command->own.params_bytes = 4'000'000;
   auto& own = command->own;
-  auto* sub = app.add_subcommand("sim", "Published experiments, or a job of your own, simulated");
-  auto* name = sub->add_option("--experiment", command->experiment, "Name of one, or list");
-  auto* links =
-      sub->add_option("--links", own.links_file, "links.json with the rates of your own ranks");
+  auto* sub = app.add_subcommand("sim", "Simulate the published experiments, or a job of your own");
+  auto* name = sub->add_option("--experiment", command->experiment,
+                               "Name of an experiment; `list` shows the names");
+  auto* links = sub->add_option("--links", own.links_file,
+                                "JSON file with the rates of your own ranks, as probe writes it");
   name->excludes(links);
-  sub->add_option("--trials", command->trials, "Random links per point; 0 = the experiment's own")
+  sub->add_option("--trials", command->trials,
+                  "Random draws of links per point; 0 takes the experiment's own number")
       ->needs(name);
-  sub->add_option("--minutes", command->minutes, "Simulated minutes of the ssp experiments")
+  sub->add_option("--minutes", command->minutes, "Simulated minutes in the ssp experiments")
       ->needs(name)
       ->capture_default_str();
-  sub->add_option("--csv", command->csv_path, "Write the points to this file")->needs(name);
-  sub->add_option("--svg", command->svg_path, "Draw the curves into this file")->needs(name);
-  sub->add_option("--policy", own.policy_text, "Policy for --links")
+  sub->add_option("--csv", command->csv_path, "Write the points as CSV to this file")->needs(name);
+  sub->add_option("--svg", command->svg_path, "Draw the curves into this SVG file")->needs(name);
+  sub->add_option("--policy", own.policy_text, "Policy of the job of --links")
       ->needs(links)
       ->capture_default_str();
   sub->add_option("--level", command->level,
-                  "flow (the plan's rates, up to 10000 ranks) or engine (every frame, up to 256)")
+                  "flow computes with the plan's rates, for up to 10000 ranks; engine simulates "
+                  "every frame, "
+                  "for up to 256 ranks")
       ->check(CLI::IsMember({"flow", "engine"}))
       ->needs(links)
       ->capture_default_str();
-  sub->add_option("--rounds", own.rounds, "Rounds for --links")
+  sub->add_option("--rounds", own.rounds, "Number of rounds of the job of --links")
       ->needs(links)
       ->capture_default_str();
-  sub->add_option("--params-bytes", own.params_bytes, "Bytes of parameters for --links")
+  sub->add_option("--params-bytes", own.params_bytes, "Bytes of parameters in the job of --links")
       ->needs(links)
       ->capture_default_str();
   sub->add_option("--seed", own.seed, "Equal seeds give equal results")->capture_default_str();
-  sub->add_option("--json", own.json, "Write the result here (`-`: standard output)");
+  sub->add_option("--json", own.json,
+                  "Write the result as JSON to this file (`-`: standard output)");
   sub->footer("Experiments:\n" + list_of(experiments()) +
               "Example:\n  selmcast sim --experiment bsp --csv bsp.csv --svg bsp.svg\n"
               "  selmcast sim --links links.json --policy \"select=selmcast:3\" --level engine");

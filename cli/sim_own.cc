@@ -6,7 +6,7 @@
 
 #include "cli/rank_result.h"
 #include "cli/run_rank.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/compile.h"
 #include "plan/schedule.h"
 #include "plan/select/pair_age.h"
@@ -26,9 +26,6 @@ struct FlowPlan {
   std::optional<PairAge> age;
 };
 
-Fanout fanout_of(const Policy& policy) {
-  return policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
-}
 /// The flows are those of a job's first view.
 constexpr std::uint32_t kFirstEpoch = 1;
 
@@ -40,7 +37,7 @@ std::vector<T> repeated(const std::vector<T>& cycle, std::uint32_t rounds) {
   return out;
 }
 
-/// A schedule as the engine would compile it, pair by pair.
+/// A schedule as a rank would compile it, pair by pair.
 FlowPlan listed_flows(const Schedule& schedule, std::uint32_t rounds) {
   FlowPlan out;
   std::vector<double> rates;
@@ -64,8 +61,8 @@ FlowPlan listed_flows(const Schedule& schedule, std::uint32_t rounds) {
 /// Row groups: the ring plan, listed only where there is room for all its pairs.
 Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  const auto ring = RingPlan::make(policy.p, links.tx_kbps, links.rx_kbps, policy.resolved_k(n),
-                                   fanout_of(policy));
+  const auto ring = RingPlan::make(policy.select.p, links.tx_kbps, links.rx_kbps,
+                                   policy.resolved_k(n), fanout_of(policy));
   if (!ring) return ring.error();
   FlowPlan out;
   out.k = ring->period();
@@ -77,7 +74,7 @@ Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::u
     std::uint64_t total = 0;
     for (const auto& list : ring->edges_of(t)) {
       total += list.size();
-      out.below_p += list.size() < policy.p ? 1 : 0;
+      out.below_p += list.size() < policy.select.p ? 1 : 0;
     }
     totals.push_back(total);
   }
@@ -89,9 +86,9 @@ Result<FlowPlan> ring_flows(const Policy& policy, const LinkTable& links, std::u
 Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std::uint32_t rounds,
                               std::uint64_t seed) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  const bool listed = std::uint64_t{kRandomCycle} * n * policy.p <= kMostListedPairs;
+  const bool listed = std::uint64_t{kRandomCycle} * n * policy.select.p <= kMostListedPairs;
   SelectionProblem problem;
-  problem.p.assign(n, policy.p);
+  problem.p.assign(n, policy.select.p);
   problem.fanout = fanout_of(policy);
   problem.tx_kbps = links.tx_kbps;
   problem.rx_kbps = links.rx_kbps;
@@ -118,7 +115,7 @@ Result<FlowPlan> random_flows(const Policy& policy, const LinkTable& links, std:
 
 Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const RunOptions& options) {
   const auto n = static_cast<std::uint32_t>(links.tx_kbps.size());
-  if (policy.select == SelectKind::random) {
+  if (policy.select.kind == SelectKind::random) {
     return random_flows(policy, links, options.rounds, options.seed);
   }
   View view;
@@ -128,16 +125,14 @@ Result<FlowPlan> flows_of(const Policy& policy, const LinkTable& links, const Ru
   std::iota(view.members.begin(), view.members.end(), 0U);
   view.tx_kbps = links.tx_kbps;
   view.rx_kbps = links.rx_kbps;
-  const bool rows = policy.groups == GroupKind::rows && policy.route == RouteKind::star;
-  const bool all = policy.select == SelectKind::all;
-  if (rows && !all) return ring_flows(policy, links, options.rounds);
-  const auto receivers = all ? n - 1 : policy.p;
+  if (policy.follows_rows()) return ring_flows(policy, links, options.rounds);
+  const auto receivers = policy.has(Trait::partial) ? policy.select.p : n - 1;
   const auto cycle = std::max(1U, policy.resolved_k(n));
   if (std::uint64_t{n} * receivers * cycle > kMostListedPairs) {
     return bad_input("too many pairs to list for " + to_string(policy) +
                      "; use groups=rows, or fewer ranks");
   }
-  // The engine's own checks and messages first.
+  // The compiler's own checks and messages first.
   if (auto compiled = compile(view, policy, 0); !compiled) return compiled.error();
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();
@@ -149,7 +144,7 @@ Document document_of(const Policy& policy, const FlowPlan& plan, std::uint32_t n
   const auto [slow, fast] = std::minmax_element(plan.rates_kbps.begin(), plan.rates_kbps.end());
   const auto rounds = static_cast<double>(plan.rates_kbps.size());
   double ms = 0.0, receivers = 0.0;
-  const auto bits = 8.0 * static_cast<double>(elements * bytes_of(policy.element));
+  const auto bits = 8.0 * static_cast<double>(elements * bytes_of(policy.codec.element));
   const auto ms_at = [bits](double kbps) { return bits / kbps; };
   for (const double rate : plan.rates_kbps) ms += ms_at(rate);
   for (const auto total : plan.receivers) receivers += static_cast<double>(total);
@@ -192,7 +187,7 @@ namespace {
 Result<Document> flows_document(const RunOptions& options, const LinkTable& links) {
   const Policy& policy = options.policy;
   if (auto ok = check_simulated(policy); !ok) return ok.error();
-  if (policy.eta) {
+  if (policy.has(Trait::online)) {
     return bad_input(
         "--policy: sim shows a plan made in advance, and pace=ssp:s,eta selects as rounds begin; "
         "use `selmcast run --transport sim`, or sim --experiment ssp for the papers' figures");

@@ -9,7 +9,7 @@
 
 namespace selmcast {
 
-/// Ranks that --level engine takes: each holds its parameters and a whole engine.
+/// Ranks that --level engine takes: each holds its parameters and a whole driver.
 inline constexpr std::uint32_t kSimEngineMax = 256;
 inline constexpr std::uint32_t kSimFlowMax = 10'000;
 
@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kSimFlowMax = 10'000;
 /// Reads links_file, policy, rounds, seed and the size. Errors: bad_input.
 Result<nlohmann::ordered_json> simulate_flows(RunOptions options);
 
-/// The same job through every rank's engine over the simulated network; adds the flow level's
+/// The same job through every rank's driver over the simulated network; adds the flow level's
 /// document as "flow". Errors: bad_input, and failed when the job fails.
 Result<nlohmann::ordered_json> simulate_engine(RunOptions options);
 

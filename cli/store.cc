@@ -57,14 +57,17 @@ Result<int> serve(const StoreCommand& command) {
 
 void add_store_command(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<StoreCommand>();
-  auto* sub = app.add_subcommand("store", "Serve a job's rendezvous alone, for ranks elsewhere");
-  sub->add_option("address", command->address,
-                  "tcp://HOST:PORT (port 0: a free one) or file:PATH; printed when it is served")
+  auto* sub =
+      app.add_subcommand("store", "Serve the rendezvous of a job whose ranks run elsewhere");
+  sub->add_option(
+         "address", command->address,
+         "tcp://HOST:PORT (port 0 takes a free one) or file:PATH; it is printed once it is served")
       ->required();
   sub->add_option("--world", command->world, "Number of ranks of the job")->required();
   sub->footer(
-      "Ends when all ranks have left or are lost, or on Ctrl-C (status 130). Start ranks with\n"
-      "--external-store, programs of your own with WorkerConfig::host_store = false.\n\n"
+      "The store ends when all ranks have left or are lost, or on Ctrl-C (status 130). Start the "
+      "ranks\n"
+      "with --external-store, programs of your own with WorkerConfig::host_store = false.\n\n"
       "Example:\n"
       "  selmcast store tcp://10.0.0.1:7000 --world 2 &\n"
       "  selmcast worker --external-store --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"

@@ -10,8 +10,8 @@
 #include "cli/launch.h"
 #include "cli/run_rank.h"
 #include "cli/train_options.h"
-#include "sync/join.h"
 #include "simulate/sim_job.h"
+#include "sync/join.h"
 #include "train/plot.h"
 #include "train/trace.h"
 #include "train/train_result.h"
@@ -57,8 +57,10 @@ struct Trained {
 Result<Trained> trained_of(const TrainCommand& command, const TrainTask& task,
                            const std::map<std::string, Bytes>& published,
                            std::span<const Rank> lost) {
+  const bool uneven = command.options.job.policy.has(Trait::uneven_rounds);
   auto result =
-      assemble(task, published, lost, command.no_references ? References::no : References::yes);
+      assemble(task, published, lost, command.no_references ? References::no : References::yes,
+               uneven ? RoundCounts::own : RoundCounts::equal);
   if (!result) return std::move(result).error();
   Trained trained{std::move(*result), {}};
   if (!command.options.record_trace) return trained;
@@ -218,23 +220,25 @@ Result<void> train_worker(TrainCommand& command) {
 void add_train(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<TrainCommand>();
   auto* sub = app.add_subcommand("train", "Train a small network across local worker processes");
-  sub->add_option("--workers", command->options.training.workers, "Worker processes to start")
+  sub->add_option("--workers", command->options.training.workers,
+                  "Number of worker processes to start")
       ->capture_default_str();
   add_train_options(*sub, command->options);
   sub->add_option("--interface,--interfaces,--device,--devices", command->interfaces,
-                  "Network interface or RDMA device of the ranks; several are used in turn")
+                  "Network interfaces or RDMA devices; ranks are assigned to them round-robin")
       ->delimiter(',');
   sub->add_option("--json", command->options.job.json,
-                  "Write the result to this file (`-`: standard output)");
+                  "Write the result as JSON to this file (`-`: standard output)");
   sub->add_option("--plot", command->plot_file,
-                  "Draw accuracy and loss by time and by samples into this SVG file");
+                  "Draw accuracy and loss against time and samples into this SVG file");
   sub->add_option("--write-trace", command->trace_file,
-                  "Write when each rank computed each step, and between which rounds, as CSV");
-  sub->add_flag("--no-references", command->no_references,
-                "Leave out the single process and the workers that never talk");
+                  "Write as CSV when each rank computed each step, and between which rounds");
+  sub->add_flag(
+      "--no-references", command->no_references,
+      "Do not train the two references: a single process, and workers that never communicate");
   sub->footer(
-      "The result stands beside a single process that does as many steps on as many samples\n"
-      "(batches of all workers together), and workers that never talk.\n\n"
+      "The result is compared with a single process that takes as many steps on as many samples\n"
+      "(the batches of all workers together), and with workers that never communicate.\n\n"
       "Example:\n  selmcast train --workers 8 --policy \"select=selmcast:3\" --plot accuracy.svg");
   sub->callback([command, &exit_status] {
     if (auto ok = train(*command); !ok) exit_status = print_error(ok.error());
@@ -247,7 +251,8 @@ void add_train_worker(CLI::App& app, int& exit_status) {
   sub->group("");
   sub->add_option("--rank", command->place.rank, "This rank, from 0")->required();
   sub->add_option("--world", command->place.world, "Number of ranks")->required();
-  sub->add_option("--rendezvous", command->place.rendezvous, "Where the starter listens")
+  sub->add_option("--rendezvous", command->place.rendezvous,
+                  "Address at which the launcher serves the rendezvous")
       ->required();
   sub->add_option("--interface,--device", command->place.interface,
                   "Network interface or RDMA device to use");

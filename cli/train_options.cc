@@ -64,64 +64,85 @@ Result<void> read_words(TrainCommandOptions& options) {
   return {};
 }
 
+void add_job_options(CLI::App& command, RunOptions& job) {
+  command
+      .add_option("--policy", job.policy_text, "Policy string; `selmcast policies` lists the words")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--transport", job.transport,
+          "auto, shm, uring, verbs or sim; with auto all ranks agree on the fastest that works")
+      ->capture_default_str();
+  command.add_option("--links", job.links_file,
+                     "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
+                     "measured first");
+  command
+      .add_option(
+          "--seed", job.seed,
+          "Seed of the division of the data, the initial parameters, the batches and random "
+          "selections")
+      ->capture_default_str();
+  command
+      .add_option("--timeout", job.timeout_s,
+                  "Seconds for which a peer may be silent before it is evicted")
+      ->capture_default_str();
+  command
+      .add_option("--loss", job.loss,
+                  "Share of received data frames that every rank drops, 0 to 1, to test repair")
+      ->capture_default_str();
+  command.add_option("--mtu", job.mtu, "Largest packet in bytes; 0 takes the interface's MTU")
+      ->capture_default_str();
+  command.add_flag("--deterministic", job.deterministic,
+                   "Add in fixed point, so that equal inputs give equal bits in every run");
+}
+
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainCommandOptions& o) {
   command
-      .add_option("--data", o.data,
-                  "digits (shipped), generated[:N] (N samples, 20000 unless given), or a CSV of 64 "
-                  "pixels 0..16 and a digit a line")
+      .add_option(
+          "--data", o.data,
+          "digits (shipped), generated[:N] (N samples, 20000 unless given), or a CSV file with 64 "
+          "pixels from 0 to 16 and a digit in each line")
       ->capture_default_str();
-  command.add_option("--epochs", o.training.epochs, "Passes over the data")->capture_default_str();
-  command.add_option("--batch", o.training.batch, "Samples of one step of one worker")
+  command.add_option("--epochs", o.training.epochs, "Number of passes over the data")
+      ->capture_default_str();
+  command.add_option("--batch", o.training.batch, "Samples in one step of one worker")
       ->capture_default_str();
   command.add_option("--lr", o.training.learning_rate, "Learning rate")->capture_default_str();
   command
       .add_option("--lr-decay", o.training.decay,
-                  "Share of the rounds, at the end, over which the learning rate falls to 0")
+                  "Share of the rounds at the end during which the learning rate falls to 0")
       ->capture_default_str();
-  command.add_option("--model", o.model, "mlp, softmax or cnn (3x3 x 8, 2x2 pooling)")
+  command.add_option("--model", o.model, "mlp, softmax or cnn (8 filters of 3x3, 2x2 pooling)")
       ->capture_default_str();
-  command.add_option("--hidden", o.training.hidden, "Hidden units of mlp")->capture_default_str();
+  command.add_option("--hidden", o.training.hidden, "Hidden units of the mlp")
+      ->capture_default_str();
   command
       .add_option("--curve-steps", o.training.curve_steps,
-                  "Steps between two points of the curves; 0: whole epochs")
+                  "Steps between two points of the curves; 0 means one pass over the data")
       ->capture_default_str();
-  command.add_option("--split", o.split, "skew (a worker sees 2-3 classes) or iid")
+  command
+      .add_option("--split", o.split,
+                  "How the data is divided: skew (a worker sees 2 or 3 classes) or iid")
       ->capture_default_str();
-  command.add_option("--slowdown", o.slowdown, "Factor per rank by which computing is stretched")
+  command
+      .add_option("--slowdown", o.slowdown,
+                  "A factor for each rank by which its computing is slowed down")
       ->delimiter(',');
   command
-      .add_option("--compute-ms", o.compute_ms,
-                  "Least time of a step's computing, before the factor (a stand-in for a larger "
-                  "model)")
+      .add_option(
+          "--compute-ms", o.compute_ms,
+          "Shortest computing time of a step, before --slowdown; it stands for a larger model")
       ->capture_default_str();
-  command.add_option("--compute-trace", o.compute_trace,
-                     "CSV `rank,step,compute_ms` of each step's least computing time, repeated; "
-                     "what --write-trace wrote will do");
+  command.add_option(
+      "--compute-trace", o.compute_trace,
+      "CSV file `rank,step,compute_ms` with the shortest computing time of each step, "
+      "repeated when it ends; files of --write-trace have this form");
   command.add_flag("--steps-by-speed", o.steps_by_speed,
-                   "Ranks whose computing takes less time by --slowdown or --compute-trace do more "
-                   "steps, so that all end together, where the pace lets each step by itself "
-                   "(overlap)");
-  command.add_option("--policy", o.job.policy_text, "Policy string; see `selmcast policies`")
-      ->capture_default_str();
-  command.add_option("--transport", o.job.transport, "auto, shm, uring or verbs")
-      ->capture_default_str();
-  command.add_option("--links", o.job.links_file,
-                     "JSON file with tx_kbps and rx_kbps of each rank; without it the links are "
-                     "probed");
-  command
-      .add_option("--seed", o.job.seed,
-                  "Seed of the division of the data, the initial "
-                  "parameters, batches and random selections")
-      ->capture_default_str();
-  command.add_option("--timeout", o.job.timeout_s, "Longest wait for a silent peer, in seconds")
-      ->capture_default_str();
-  command.add_option("--loss", o.job.loss, "Share of received data frames to drop, 0..1")
-      ->capture_default_str();
-  command.add_option("--mtu", o.job.mtu, "Upper bound on the packet size; 0 takes the interface's")
-      ->capture_default_str();
-  command.add_flag("--deterministic", o.job.deterministic, "Equal inputs give equal bits");
+                   "Ranks that compute faster by --slowdown or --compute-trace take more steps, so "
+                   "that all ranks end together; for paces without a common step (overlap)");
+  add_job_options(command, o.job);
 }
 
 void add_rank_options(CLI::App& command, TrainCommandOptions& o) {
@@ -185,11 +206,6 @@ Result<TrainTask> make_task(TrainCommandOptions& options) {
 
 namespace {
 
-/// Whether ranks may do different numbers of steps: those of other paces wait for one another.
-bool steps_alone(const Policy& policy) noexcept {
-  return policy.pace == PaceKind::overlap || policy.pace == PaceKind::async;
-}
-
 /// Mean time of a rank's steps as asked for, in a unit that is the same for all ranks.
 double pace_of(const TrainCommandOptions& options, const std::vector<RankTrace>& traces,
                Rank rank) {
@@ -219,10 +235,10 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
                                        Rank rank) {
   TrainerOptions out;
   const Policy& policy = options.job.policy;
-  if (policy.mix == MixKind::sgd) {
-    out.exchange = policy.order == OrderKind::priority ? Exchange::layers : Exchange::gradients;
+  if (policy.has(Trait::gradients)) {
+    out.exchange = policy.has(Trait::layered) ? Exchange::layers : Exchange::gradients;
   }
-  if (policy.pace == PaceKind::overlap) out.departure = Departure::after_closing;
+  if (policy.has(Trait::overlapping)) out.departure = Departure::after_closing;
   if (!options.slowdown.empty()) out.slowdown = options.slowdown.at(rank);
   out.compute = std::chrono::microseconds(std::lround(options.compute_ms * 1000.0));
   out.trace = options.record_trace;
@@ -236,7 +252,7 @@ Result<TrainerOptions> trainer_options(const TrainCommandOptions& options, const
       out.compute_times.emplace_back(std::llround(step.compute_ms * 1e6));
     }
   }
-  if (options.steps_by_speed && steps_alone(policy)) {
+  if (options.steps_by_speed && policy.has(Trait::uneven_steps)) {
     out.steps = steps_of(options, traces, task.steps(), rank);
   }
   return out;

@@ -92,7 +92,8 @@ Result<void> run_worker(WorkerCommand& command) {
 
 void add_worker_command(CLI::App& app, int& exit_status) {
   auto command = std::make_shared<WorkerCommand>();
-  auto* sub = app.add_subcommand("worker", "One rank of a job started by hand, e.g. one per host");
+  auto* sub = app.add_subcommand(
+      "worker", "Run one rank of a job that is started by hand, for example one on each host");
   sub->add_option("--rank", command->place.rank, "This rank, from 0")->required();
   sub->add_option("--world", command->place.world, "Number of ranks")->required();
   sub->add_option("--rendezvous", command->place.rendezvous,
@@ -100,14 +101,14 @@ void add_worker_command(CLI::App& app, int& exit_status) {
       ->required();
   sub->add_option(
       "--interface,--device", command->place.interface,
-      "Network interface or RDMA device; without it, the one that leads to the rendezvous");
+      "Network interface or RDMA device; the default is the one that leads to the rendezvous");
   sub->add_flag("--external-store", command->external_store,
-                "Another process serves the rendezvous (`selmcast store`, a launcher)");
+                "Another process serves the rendezvous: `selmcast store` or a launcher");
   add_run_options(*sub, command->options);
   sub->get_option("--transport")
       ->description(
-          "auto, shm, uring or verbs; auto: shm if all ranks are on one host and name no interface "
-          "or MTU, else verbs if all have a device, else uring");
+          "auto, shm, uring or verbs. auto takes shm if all ranks are on one host and name no "
+          "interface or MTU, else verbs if all ranks have a device, else uring");
   sub->footer(
       "Example, on two hosts:\n"
       "  selmcast worker --rank 0 --world 2 --rendezvous tcp://10.0.0.1:7000 \\\n"

@@ -82,7 +82,8 @@ struct FrameHeader {
   std::uint64_t offset = 0;
   std::uint16_t length = 0;  ///< Payload bytes.
   std::uint16_t flags = 0;
-  std::uint32_t weight = 1;  ///< data: so many ranks' values are summed up in the payload; 1..65536.
+  std::uint32_t weight =
+      1;  ///< data: so many ranks' values are summed up in the payload; 1..65536.
 
   bool operator==(const FrameHeader&) const = default;
 };

@@ -174,8 +174,8 @@ void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
   Source* source = source_of(from);
   if (source == nullptr) return;
   source->next_credit = now + credit_repeat_;
-  const bool waits = relays_ ? now < patient_until_
-                             : settings_.free_running && !begun_by_sender(*source);
+  const bool waits =
+      relays_ ? now < patient_until_ : settings_.free_running && !begun_by_sender(*source);
   if (waits) deadlines_->progressed(from, now);
 }
 

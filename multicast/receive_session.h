@@ -177,7 +177,7 @@ class ReceiveSession {
   std::uint32_t sharing_ = 0;  ///< Of the next round's window; 0: its own senders.
   bool relays_ = false;
   TimePoint patient_until_{};
-  std::uint32_t given_up_ = 0;  ///< Senders of this round, in lock-step.
+  std::uint32_t given_up_ = 0;       ///< Senders of this round, in lock-step.
   std::uint32_t window_frames_ = 1;  ///< Per sender, this round.
   std::vector<Source> sources_;      ///< [0, source_count_) are in use.
   std::size_t source_count_ = 0;

@@ -119,13 +119,13 @@ Program row_program(const View& view, const RowPlan& rows, std::uint32_t self) {
 /// Everybody's group and rates; the rest is decided as rounds begin.
 Program online_program(const View& view, const Policy& policy, std::uint32_t self) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
-  const auto p = std::min(policy.p, n - 1);
+  const auto p = std::min(policy.select.p, n - 1);
   const auto k = policy.resolved_k(n);
   // As if everyone had p receivers at a common rate; the rates of rounds are planned as they begin.
   RateFraction rate{*std::max_element(view.rx_kbps.begin(), view.rx_kbps.end()), p};
   if (static_cast<double>(view.tx_kbps[self]) < value_of(rate)) rate = {view.tx_kbps[self], 1};
   auto out = program_of(view, rate, rate, k > 0 ? k + 1 : 0);
-  out.online = OnlineProgram{p, k, *policy.eta, first_group(view), view.tx_kbps, view.rx_kbps};
+  out.online = OnlineProgram{p, k, *policy.pace.eta, first_group(view), view.tx_kbps, view.rx_kbps};
   std::vector<Rank> receivers, senders;
   for (std::uint32_t m = 0; m < n; ++m) {
     if (m == self) continue;
@@ -143,7 +143,7 @@ Program online_program(const View& view, const Policy& policy, std::uint32_t sel
 /// The row plan of the next view: the one before, followed, or a first one.
 Result<void> follow_rows(const View& view, const Policy& policy, PlanHistory& history) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
-  const auto p = std::min(policy.p, n - 1);
+  const auto p = std::min(policy.select.p, n - 1);
   const auto k = policy.resolved_k(n);
   if (history.rows) {
     const auto change = history.rows->follow(p, k, view.members, view.tx_kbps, view.rx_kbps);
@@ -160,11 +160,6 @@ Result<void> follow_rows(const View& view, const Policy& policy, PlanHistory& hi
   return {};
 }
 
-bool uses_rows(const Policy& policy) noexcept {
-  return policy.select == SelectKind::selmcast && policy.groups == GroupKind::rows &&
-         policy.route == RouteKind::star;
-}
-
 /// What every selection needs of a view.
 Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank self) {
   const auto n = view.members.size();
@@ -178,7 +173,8 @@ Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank se
     return bad_input("view: rank " + std::to_string(self) + " is not a member of epoch " +
                      std::to_string(view.epoch));
   }
-  const auto p = policy.select == SelectKind::all ? 1 : std::min<std::size_t>(policy.p, n - 1);
+  const auto p = policy.has(Trait::partial) ? std::min<std::size_t>(policy.select.p, n - 1) : 1;
+  const bool may_be_deaf = policy.has(Trait::deaf_allowed);
   const auto with_rate = static_cast<std::size_t>(
       std::count_if(view.rx_kbps.begin(), view.rx_kbps.end(), [](Kbps d) { return d > 0; }));
   for (std::size_t m = 0; n > 1 && m < n; ++m) {
@@ -192,7 +188,7 @@ Result<std::uint32_t> check_view(const View& view, const Policy& policy, Rank se
     if (view.tx_kbps[m] == 0) {
       return bad_input("no plan: rank " + rank + " has no available transmit rate");
     }
-    if (view.rx_kbps[m] == 0 && policy.mix != MixKind::average && policy.mix != MixKind::age) {
+    if (view.rx_kbps[m] == 0 && !may_be_deaf) {
       return bad_input("no plan: rank " + rank +
                        " has no available receive rate, and with mix=sgd, compensate or stale "
                        "every rank must hear all others; use mix=average or age");
@@ -218,26 +214,26 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self_rank,
     history.change = {};
     return alone(view);
   }
-  if (uses_rows(policy)) {
+  if (policy.follows_rows()) {
     if (auto followed = follow_rows(view, policy, history); !followed) return followed.error();
     return row_program(view, *history.rows, *self);
   }
-  if (policy.route == RouteKind::servers) {
-    auto program = server_program(view, policy.servers, *self);
+  if (policy.has(Trait::servers)) {
+    auto program = server_program(view, policy.route.servers, *self);
     if (!program) return program;
     // Other groups than in the epoch before: of every server, each other member joins its group.
     const auto n = static_cast<std::uint32_t>(view.members.size());
     const auto entries = program->group_entries_max;
-    history.change = {std::min(policy.servers, n) * (n - 1), 0, entries, true};
+    history.change = {std::min(policy.route.servers, n) * (n - 1), 0, entries, true};
     return program;
   }
-  if (policy.eta) {
+  if (policy.has(Trait::online)) {
     history.change = {};
     return online_program(view, policy, *self);
   }
   const auto schedule = make_schedule(view, policy);
   if (!schedule) return schedule.error();
-  const bool grouped = policy.route != RouteKind::unicast;
+  const bool grouped = !policy.has(Trait::unicast);
   auto program = schedule_program(view, *schedule, *self, grouped);
   if (!grouped) {
     history.change = {};
@@ -256,11 +252,11 @@ Result<Program> compile(const View& view, const Policy& policy, Rank self) {
 Result<ScheduleFacts> schedule_facts(const View& view, const Policy& policy,
                                      const PlanHistory& history) {
   ScheduleFacts out;
-  if (view.members.size() < 2 || policy.eta) return out;
+  if (view.members.size() < 2 || policy.has(Trait::online)) return out;
   Schedule schedule;
-  if (uses_rows(policy)) {
+  if (policy.follows_rows()) {
     SELMCAST_CHECK(history.rows.has_value(), "the view was compiled before");
-    schedule.p = std::min(policy.p, history.rows->members() - 1);
+    schedule.p = std::min(policy.select.p, history.rows->members() - 1);
     for (std::uint32_t t = 0; t < history.rows->period(); ++t) {
       schedule.cycle.push_back(history.rows->edges_of(t));
     }

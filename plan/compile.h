@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/program.h"
 #include "plan/select/row_plan.h"
 
@@ -37,16 +37,16 @@ inline constexpr std::uint32_t kRandomCycle = 16;
 /// Equal arguments give equal programs on every machine; `history` is what the views before left
 /// and is only changed when the view has a plan.
 ///
-/// select=selmcast follows a ring plan (plan/select/row_plan.h). groups=rows: one group per row, and
-/// a patch is one unicast copy; from epoch to epoch rows and memberships change as little as the new
-/// view allows. groups=sender: group indices differ from those of the epoch before, and there is one
-/// group per sender and round of the cycle whose members are exactly the receivers; a sender that
-/// the ring plan leaves at p-1 takes over pairs that the cycle serves more than once, where there
-/// are any (so every pair is still served within the cycle, and senders_below_p counts what is
-/// left).
-/// select=all: one group per sender. select=random: a cycle of kRandomCycle selections drawn from
-/// (view.seed, view.epoch), each with the best rate that its in-degrees allow; one group per sender
-/// and round. route=unicast: no groups; a sender pays the rate once per receiver.
+/// select=selmcast follows a ring plan (plan/select/row_plan.h). groups=rows: one group per row,
+/// and a patch is one unicast copy; from epoch to epoch rows and memberships change as little as
+/// the new view allows. groups=sender: group indices differ from those of the epoch before, and
+/// there is one group per sender and round of the cycle whose members are exactly the receivers; a
+/// sender that the ring plan leaves at p-1 takes over pairs that the cycle serves more than once,
+/// where there are any (so every pair is still served within the cycle, and senders_below_p counts
+/// what is left). select=all: one group per sender. select=random: a cycle of kRandomCycle
+/// selections drawn from (view.seed, view.epoch), each with the best rate that its in-degrees
+/// allow; one group per sender and round. route=unicast: no groups; a sender pays the rate once per
+/// receiver.
 ///
 /// pace=ssp:s,eta: one group per sender; receivers are selected as rounds begin, so there is no
 /// cycle. With k a pair is served once in k+1 rounds of its sender.

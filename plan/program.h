@@ -1,5 +1,5 @@
-// Program: what one rank does in each round of an epoch, compiled from a view and a policy. One flat
-// form for every system: an array of legs.
+// Program: what one rank does in each round of an epoch, compiled from a view and a policy. One
+// flat form for every system: an array of legs.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace selmcast {
 
 inline constexpr std::uint32_t kNoGroup = ~std::uint32_t{0};
 
-/// One transfer as this rank sees it. It moves one part of every layer of the registered parameters.
+/// One transfer as this rank sees it. It moves one part of every layer of the registered
+/// parameters.
 ///
 /// Legs of one phase and layer share a stream, and in a round a rank is the sender of at most one
 /// receive leg of a phase. A tree has one phase for the way up and one for the way down; a star has
@@ -39,16 +40,16 @@ struct Leg {
   Kind kind = Kind::send;
   Source source = Source::snapshot;
   Combine combine = Combine::add;
-  bool patch = false;            ///< A unicast copy beside the group that carries the rest.
-  bool relayed = false;          ///< Of a receive leg: what comes depends on other ranks, too.
+  bool patch = false;    ///< A unicast copy beside the group that carries the rest.
+  bool relayed = false;  ///< Of a receive leg: what comes depends on other ranks, too.
   std::uint16_t phase = 0;
-  std::uint16_t fed_by = 0;      ///< Sources other than snapshot: the phase.
+  std::uint16_t fed_by = 0;  ///< Sources other than snapshot: the phase.
   /// Sources sum and mean: contributions that make a frame ready. Later ones are left out, so fewer
   /// than there are receive legs are a quorum.
   std::uint16_t expects = 0;
   Shard part = {};
   std::uint32_t group = kNoGroup;  ///< Of all peers; kNoGroup: by unicast, and there is one peer.
-  std::uint32_t first_peer = 0;    ///< Receivers, or the one sender, ascending: Program::peers_of().
+  std::uint32_t first_peer = 0;  ///< Receivers, or the one sender, ascending: Program::peers_of().
   std::uint32_t peer_count = 0;
 };
 
@@ -72,8 +73,8 @@ struct OnlineProgram {
 struct Program {
   std::uint32_t epoch = 0;
   std::vector<Rank> members;
-  std::vector<Rank> needed;    ///< Without one of these no round begins: a new view is on its way.
-  std::vector<Round> rounds;   ///< Round r of the job is rounds[slot_of(r)].
+  std::vector<Rank> needed;   ///< Without one of these no round begins: a new view is on its way.
+  std::vector<Round> rounds;  ///< Round r of the job is rounds[slot_of(r)].
   std::vector<Leg> legs;
   std::vector<Rank> peers;
   std::uint16_t phases = 1;

@@ -144,16 +144,26 @@ Result<Schedule> ring_schedule(const View& view, std::uint32_t p, std::uint32_t 
 
 }  // namespace
 
+Fanout fanout_of(const Policy& policy) {
+  return policy.has(Trait::unicast) ? Fanout::unicast : Fanout::multicast;
+}
+
 std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept {
   return mix_seed(seed) ^ mix_seed(std::uint64_t{epoch} * kRandomCycle + t);
 }
 
 Result<Schedule> make_schedule(const View& view, const Policy& policy) {
   const auto n = static_cast<std::uint32_t>(view.members.size());
-  const auto p = std::min(policy.p, n - 1);
-  const auto fanout = policy.route == RouteKind::unicast ? Fanout::unicast : Fanout::multicast;
-  if (policy.select == SelectKind::all) return full_schedule(view, fanout);
-  if (policy.select == SelectKind::random) return random_schedule(view, p, fanout);
+  const auto p = std::min(policy.select.p, n - 1);
+  const auto fanout = fanout_of(policy);
+  switch (policy.select.kind) {
+    case SelectKind::all:
+      return full_schedule(view, fanout);
+    case SelectKind::random:
+      return random_schedule(view, p, fanout);
+    case SelectKind::selmcast:
+      break;
+  }
   return ring_schedule(view, p, policy.resolved_k(n), fanout);
 }
 

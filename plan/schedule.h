@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/select/selection.h"
 #include "plan/view.h"
 
@@ -19,6 +19,9 @@ struct Schedule {
   std::uint32_t period = 0;         ///< Rounds until every pair was served; 0 = not bounded.
   RateFraction rate_without_k;      ///< The rate without a bound on the period.
 };
+
+/// What a sender pays for several receivers.
+Fanout fanout_of(const Policy& policy);
 
 /// What select=random draws round t of an epoch's cycle from; `seed` is the view's.
 std::uint64_t random_round_seed(std::uint64_t seed, std::uint32_t epoch, std::uint32_t t) noexcept;

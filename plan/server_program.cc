@@ -37,7 +37,8 @@ Result<ServerPlan> plan_servers(const View& view, std::uint32_t count) {
   std::sort(out.servers.begin(), out.servers.end());
   out.rate = {view.rx_kbps[out.servers.front()], 1};
   for (std::uint32_t m = 0; m < n; ++m) {
-    const std::size_t serves = std::binary_search(out.servers.begin(), out.servers.end(), m) ? 1 : 0;
+    const std::size_t serves =
+        std::binary_search(out.servers.begin(), out.servers.end(), m) ? 1 : 0;
     const auto others = out.servers.size() - serves;
     bound(out.rate, view.tx_kbps[m], others + serves);
     bound(out.rate, view.rx_kbps[m], others + serves * (n - 1));
@@ -76,7 +77,9 @@ Result<Program> server_program(const View& view, std::uint32_t servers, std::uin
       out.send_groups = {base + s};
     } else {
       out.send_each({.phase = kGather, .part = part}, {&server, 1});
-      out.receive({.combine = Leg::Combine::replace, .relayed = true, .phase = kHandOut, .part = part}, server);
+      out.receive(
+          {.combine = Leg::Combine::replace, .relayed = true, .phase = kHandOut, .part = part},
+          server);
       out.receive_groups.push_back(base + s);
     }
   }

@@ -20,9 +20,9 @@ struct ServerPlan {
 /// A checked view of at least two members. Errors (bad_input): a member without receive rate.
 Result<ServerPlan> plan_servers(const View& view, std::uint32_t count);
 
-/// The program of member `self`: each round, each member sends shard s by unicast to server s, which
-/// multicasts every frame of it as soon as it is the mean over all members; that takes the place of
-/// what the others have. Group indices as with sender groups.
+/// The program of member `self`: each round, each member sends shard s by unicast to server s,
+/// which multicasts every frame of it as soon as it is the mean over all members; that takes the
+/// place of what the others have. Group indices as with sender groups.
 Result<Program> server_program(const View& view, std::uint32_t servers, std::uint32_t self);
 
 }  // namespace selmcast

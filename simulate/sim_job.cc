@@ -13,8 +13,8 @@ struct Node {
   std::unique_ptr<Rendezvous> store;
   std::unique_ptr<Driver> own_driver;  ///< Without an application; with one it is the rank's.
   Driver* driver = nullptr;            ///< Null until the parameters are registered.
-  std::unique_ptr<ViewAgent> agent;  ///< As the driver.
-  std::unique_ptr<SimRank> rank;  ///< With an application only.
+  std::unique_ptr<ViewAgent> agent;    ///< As the driver.
+  std::unique_ptr<SimRank> rank;       ///< With an application only.
   TimePoint ended{}, paused_until{};
   bool dead = false;
   std::string error;
@@ -111,8 +111,7 @@ Result<void> SimJob::State::set_up(const MakeApplication& make) {
       add_application(node, rank, make(rank), peers);
       continue;
     }
-    auto driver =
-        Driver::make(*node.transport, driver_config_of(rank), peers, (*parameters)[rank]);
+    auto driver = Driver::make(*node.transport, driver_config_of(rank), peers, (*parameters)[rank]);
     if (!driver) return std::move(driver).error();
     node.own_driver = std::move(driver).value();
     start(node, *node.own_driver);
@@ -139,18 +138,20 @@ DriverConfig SimJob::State::driver_config_of(Rank rank) const {
 
 void SimJob::State::start(Node& node, Driver& driver) {
   node.driver = &driver;
-  node.agent = std::make_unique<ViewAgent>(
-      *node.store, driver,
-      AgentConfig{config.policy, config.seed, config.timeout, config.tx_kbps, config.rx_kbps,
-                  config.compile});
+  node.agent =
+      std::make_unique<ViewAgent>(*node.store, driver,
+                                  AgentConfig{config.policy, config.seed, config.timeout,
+                                              config.tx_kbps, config.rx_kbps, config.compile});
 }
 
 void SimJob::State::add_application(Node& node, Rank rank, SimJob::RankApplication application,
                                     const std::vector<PeerAddress>& peers) {
-  SimRank::Setting setting{node.transport.get(), {config.policy, driver_config_of(rank)}, peers,
+  SimRank::Setting setting{node.transport.get(),
+                           {config.policy, driver_config_of(rank)},
+                           peers,
                            [this, &node](Driver& driver) { start(node, driver); }};
-  node.rank = std::make_unique<SimRank>(rank, std::move(setting),
-                                        [this] { return network.clock().now(); });
+  node.rank =
+      std::make_unique<SimRank>(rank, std::move(setting), [this] { return network.clock().now(); });
   node.rank->start(std::move(application));
 }
 
@@ -265,10 +266,10 @@ Result<SimJobResult> SimJob::run_workers(const WorkerBody& body) {
     return [this, &body](SimRank& self) {
       const Node& node = state_->nodes[self.rank()];
       SimWorker worker(
-          self, {&state_->config.policy, static_cast<std::uint32_t>(state_->nodes.size()),
-                 [&node] { return node.agent ? node.agent->failed_ranks() : std::vector<Rank>(); },
-                 [&node] { return node.agent ? node.agent->plan() : PlanReport(); },
-                 &state_->published});
+          self,
+          {&state_->config.policy, static_cast<std::uint32_t>(state_->nodes.size()),
+           [&node] { return node.agent ? node.agent->failed_ranks() : std::vector<Rank>(); },
+           [&node] { return node.agent ? node.agent->plan() : PlanReport(); }, &state_->published});
       return body(worker, self);
     };
   });

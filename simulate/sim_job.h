@@ -1,4 +1,4 @@
-// A whole job in one thread and in virtual time: every rank's engine and view agent over the
+// A whole job in one thread and in virtual time: every rank's driver and view agent over the
 // simulated network and a local store. The same code as a real job, without threads and sockets.
 #pragma once
 
@@ -26,8 +26,8 @@ struct SimJobConfig {
   std::function<void(Rank rank, std::uint32_t step, std::span<float> parameters)> work;
   /// Called as it begins to compute that step, at `now`; also once after the last, with `rounds`.
   std::function<void(Rank rank, std::uint32_t step, TimePoint now)> on_step;
-  std::vector<FreeObserver*> observers;  ///< By rank, or empty.
-  Compile compile;                       ///< See AgentConfig; empty: by the policy.
+  std::vector<FreeObserver*> observers;      ///< By rank, or empty.
+  Compile compile;                           ///< See AgentConfig; empty: by the policy.
   std::function<void(DriverConfig&)> adapt;  ///< Changes what drivers are made for; empty: nothing.
   Duration timeout{std::chrono::seconds(10)};
   double loss = 0.0;

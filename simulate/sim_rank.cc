@@ -37,7 +37,8 @@ void SimRank::block() {
 
 bool SimRank::resume() {
   if (returned_ || !thread_.joinable()) return false;
-  const bool ready = waits_for_layer_ ? runtime_->driver().failed() || runtime_->driver().layer_closed(*waits_for_layer_)
+  const bool ready = waits_for_layer_ ? runtime_->driver().failed() ||
+                                            runtime_->driver().layer_closed(*waits_for_layer_)
                      : waits_for_round_ ? settled()
                                         : wakes_at_ <= now();
   if (!ready && !ended_) return false;

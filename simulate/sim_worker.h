@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/wire.h"
+#include "plan/axes/rules.h"
 #include "selmcast/worker.h"
-#include "plan/policy_coherence.h"
 #include "simulate/sim_rank.h"
 
 namespace selmcast {
@@ -20,7 +20,8 @@ struct SimWorkerJob {
   std::map<std::string, Bytes>* published = nullptr;  ///< Under `<rank>/<tag>`.
 };
 
-/// Used by the rank's application only. mean_of() is not there: ranks do not meet outside rounds.
+/// Used by the rank's application only, in the right order, which is not checked here. mean_of() is
+/// not there: ranks do not meet outside rounds.
 class SimWorker final : public Worker {
  public:
   SimWorker(SimRank& rank, SimWorkerJob job) : rank_(rank), job_(std::move(job)) {}
@@ -32,9 +33,15 @@ class SimWorker final : public Worker {
     auto ok = check_layers(*job_.policy, gradients.size(), sizes);
     return ok ? rank_.set_up(gradients, sizes) : ok;
   }
-  void push_layer(std::size_t layer) override { rank_.push_layer(layer); }
+  Result<void> push_layer(std::size_t layer) override {
+    rank_.push_layer(layer);
+    return {};
+  }
   Result<void> wait_layer(std::size_t layer) override { return rank_.wait_layer(layer); }
-  void push() override { rank_.stepper().push(); }
+  Result<void> push() override {
+    rank_.stepper().push();
+    return {};
+  }
   Result<RoundReport> wait() override { return rank_.stepper().wait(); }
   Result<std::vector<RoundReport>> step() override { return rank_.stepper().step(); }
   Result<std::vector<RoundReport>> finish() override { return rank_.stepper().finish(); }

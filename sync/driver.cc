@@ -17,6 +17,7 @@ constexpr std::size_t kPollBatch = 64;
 // Bounds a lost wake-up only: the driver bounds every round by its deadlines.
 constexpr Duration kLostWakeUp = std::chrono::milliseconds(100);
 
+// set-up: refuses what its frames have no room for.
 Result<void> check_frames(const DriverConfig& config) {
   const std::uint32_t members_max = selection_members_max(config.frame_bytes);
   if (!config.free || !config.free->online || config.world <= members_max) return {};
@@ -29,13 +30,11 @@ Result<void> check_frames(const DriverConfig& config) {
       " bytes; use a larger MTU on all hosts, fewer workers, or drop eta");
 }
 
-StreamShape shape_of(const Transport& transport, const DriverConfig& config,
-                     std::size_t elements) {
+StreamShape shape_of(const Transport& transport, const DriverConfig& config, std::size_t elements) {
   const auto& caps = transport.capabilities();
   SELMCAST_CHECK(config.frame_bytes <= caps.max_frame_bytes, "frames exceed the transport's");
-  const std::uint32_t chunk =
-      std::min({kChunkFramesMax, caps.max_request_bytes / config.frame_bytes,
-                caps.max_request_slices / 2});
+  const std::uint32_t chunk = std::min(
+      {kChunkFramesMax, caps.max_request_bytes / config.frame_bytes, caps.max_request_slices / 2});
   StreamShape out{elements * bytes_of(config.element),
                   (config.frame_bytes - kFrameHeaderBytes) / 8 * 8, std::max(chunk, 1U)};
   if (config.free && config.free->online) {
@@ -50,17 +49,19 @@ StreamShape shape_of(const Transport& transport, const DriverConfig& config,
 DriverConfig driver_config(const Policy& policy) {
   DriverConfig config;
   config.mix = policy.round_mix();
-  config.gamma = policy.gamma;
-  config.order = policy.order;
-  config.element = policy.element;
+  config.gamma = policy.mix.gamma;
+  config.order = policy.order.kind;
+  config.element = policy.codec.element;
   if (policy.free()) {
-    config.free = FreePace{policy.pace == PaceKind::ssp, policy.pace_steps, policy.eta.has_value()};
+    config.free =
+        FreePace{policy.has(Trait::bounded), policy.pace.slack, policy.has(Trait::online)};
   }
   return config;
 }
 
 // --- set-up --------------------------------------------------------------------------------------
 
+// set-up: all memory that a driver owns is taken here and in the two functions below.
 Driver::Driver(Transport& transport, const DriverConfig& config, const Elements& all)
     : transport_(transport),
       config_(config),
@@ -73,6 +74,7 @@ Driver::Driver(Transport& transport, const DriverConfig& config, const Elements&
 
 Driver::~Driver() = default;
 
+// set-up: as above.
 Result<std::unique_ptr<Driver>> Driver::make(Transport& transport, const DriverConfig& config,
                                              std::span<const PeerAddress> peers,
                                              std::span<float> parameters) {
@@ -81,6 +83,7 @@ Result<std::unique_ptr<Driver>> Driver::make(Transport& transport, const DriverC
   return out;
 }
 
+// set-up: as above.
 Result<void> Driver::set_up(std::span<const PeerAddress> peers, std::span<float> parameters) {
   if (auto fits = check_frames(config_); !fits) return fits;
   const StreamShape shape = shape_of(transport_, config_, parameters.size());
@@ -217,6 +220,7 @@ void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
     planned_rate_ = planned;
     mail_.epochs().accept(windows_->offer(std::move(epoch)));
   } catch (const std::bad_alloc&) {
+    // failure: the job ends.
     fail(unavailable("no memory for the bookkeeping of " +
                      std::to_string(memory_->parameters().size_bytes()) +
                      " bytes of parameters; use fewer ranks on this host"));
@@ -235,6 +239,7 @@ std::size_t Driver::progress(TimePoint now) noexcept {
   done += windows_->progress(now);
   port_->flush();
   if (port_->broken()) {
+    // failure: the job ends.
     fail(selmcast::failed("rank " + std::to_string(config_.self) +
                           " cannot send: " + transport_.last_error()));
   }
@@ -322,7 +327,8 @@ void Driver::on_data(const ParsedFrame& frame, TimePoint now) noexcept {
   const std::size_t layer = epoch->layer_of(header.stream);
   if (verdict != Verdict::fresh || !windows_->merges(*epoch, layer, header)) return;
   auto& memory = memory_->layers()[layer];
-  memory_->take(memory, epoch->ways_of(header.round, epoch->phase_of(header.stream)).combine, frame);
+  memory_->take(memory, epoch->ways_of(header.round, epoch->phase_of(header.stream)).combine,
+                frame);
   windows_->merged(header, memory.shape.frame_at(header.offset));
 }
 

@@ -1,8 +1,8 @@
-// Driver: executes the programs of one rank, round by round, whatever their pace. Knows no policy by
-// name.
+// Driver: executes the programs of one rank, round by round, whatever their pace. Knows no policy
+// by name.
 //
-// Threads. One *driver* thread calls progress() and next_timer(). *Application* threads call what is
-// marked [app], one *control* thread what is marked [control]. They share only what HandOver and
+// Threads. One *driver* thread calls progress() and next_timer(). *Application* threads call what
+// is marked [app], one *control* thread what is marked [control]. They share only what HandOver and
 // DriverMail hold; the driver takes no lock and never waits for the others.
 #pragma once
 
@@ -38,9 +38,7 @@ class Driver {
   /// ranks came here.
   void push_last() noexcept;
   /// Rounds, or steps, that ended so far; equal to the number of push() calls when idle.
-  std::uint32_t closed() const noexcept {
-    return app_->closed().load(std::memory_order_acquire);
-  }
+  std::uint32_t closed() const noexcept { return app_->closed().load(std::memory_order_acquire); }
   /// Waits until the pushed round has ended or the driver failed.
   Result<RoundReport> wait();
   /// The report of the round that ended last, and all that ended since the push() before; valid

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/result.h"
+#include "plan/axes/policy.h"
 #include "selmcast/worker.h"
-#include "plan/policy.h"
 
 namespace selmcast {
 

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "plan/policy_coherence.h"
+#include "plan/axes/rules.h"
 
 namespace selmcast {
 

@@ -42,12 +42,9 @@ class RankRuntime {
   /// What the rounds exchange of `parameters` is in stepper().stream(); with `layers`, their sizes.
   /// Transport, parameters and rounds must outlive the runtime; `rounds` is bound to the driver.
   /// By the thread that sets the driver up. Errors: what the driver's says, and no memory.
-  static Result<std::unique_ptr<RankRuntime>> make(Transport& transport,
-                                                   const RankSettings& settings,
-                                                   std::span<const PeerAddress> peers,
-                                                   std::span<float> parameters,
-                                                   std::span<const std::size_t> layers,
-                                                   DriverRounds& rounds);
+  static Result<std::unique_ptr<RankRuntime>> make(
+      Transport& transport, const RankSettings& settings, std::span<const PeerAddress> peers,
+      std::span<float> parameters, std::span<const std::size_t> layers, DriverRounds& rounds);
 
   Driver& driver() noexcept { return *driver_; }
   Stepper& stepper() noexcept { return stepper_; }

@@ -29,9 +29,9 @@ constexpr std::size_t kReasonsMax = 256U << 10U;
 
 }  // namespace
 
-ViewAgent::ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config)
+ViewAgent::ViewAgent(Rendezvous& store, Driver& driver, AgentConfig config)
     : store_(store),
-      driver_(engine),
+      driver_(driver),
       config_(std::move(config)),
       gone_(store.world(), 0),
       votes_(store.world(), 0) {}
@@ -268,8 +268,7 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
   Policy policy = config_.policy;
   const auto others = static_cast<std::uint32_t>(members.size() - 1);
   // After losses there may be fewer than p peers left; the job goes on with those there are.
-  if (policy.select != SelectKind::all) policy.p = std::min(policy.p, others);
-  if (policy.select != SelectKind::all && others == 0) policy.select = SelectKind::all;
+  policy.lower_receivers(others);
   auto program = config_.compile ? config_.compile(*view, store_.rank())
                                  : compile(*view, policy, store_.rank(), history_);
   if (!program) return std::move(program).error();

@@ -22,11 +22,11 @@
 #include <string>
 #include <vector>
 
-#include "sync/driver.h"
+#include "plan/axes/policy.h"
 #include "plan/compile.h"
-#include "plan/policy.h"
 #include "plan/view.h"
 #include "store/rendezvous.h"
+#include "sync/driver.h"
 
 namespace selmcast {
 
@@ -45,7 +45,7 @@ struct AgentConfig {
 /// One rank's part of the agreement: a state machine that step() moves. The control thread only.
 class ViewAgent {
  public:
-  ViewAgent(Rendezvous& store, Driver& engine, AgentConfig config);
+  ViewAgent(Rendezvous& store, Driver& driver, AgentConfig config);
 
   /// Does what can be done now. Error: this rank must leave the job; the text says why.
   Result<void> step(TimePoint now);

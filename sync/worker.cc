@@ -5,14 +5,15 @@
 #include <new>
 #include <thread>
 
+#include "base/quiet_thread.h"
+#include "plan/axes/rules.h"
+#include "sync/call_order.h"
 #include "sync/control_thread.h"
 #include "sync/hosted_store.h"
 #include "sync/join.h"
 #include "sync/links.h"
-#include "plan/policy_coherence.h"
-#include "sync/roster.h"
-#include "base/quiet_thread.h"
 #include "sync/rank_runtime.h"
+#include "sync/roster.h"
 #include "transport/backends/choose.h"
 
 namespace selmcast {
@@ -31,36 +32,22 @@ class JoinedWorker final : public Worker {
       : config_(std::move(config)),
         policy_(std::move(policy)),
         server_(std::move(server)),
-        store_(std::move(store)) {}
+        store_(std::move(store)),
+        order_(config_.rank) {}
   ~JoinedWorker() override {
     shut_down(false);
     end_store(false);
   }
 
   Result<void> open(const StoreAddress& at);
-  Result<void> add_parameters(std::span<float> parameters) override { return add(parameters, {}); }
+  Result<void> add_parameters(std::span<float> parameters) override;
   Result<void> add_layers(std::span<float> gradients, std::span<const std::size_t> sizes) override;
-  void push_layer(std::size_t layer) override {
-    SELMCAST_CHECK(control_ != nullptr && layers_ > 0, "push_layer() comes after add_layers()");
-    runtime_->driver().push_layer(layer);
-  }
+  Result<void> push_layer(std::size_t layer) override;
   Result<void> wait_layer(std::size_t layer) override;
-  void push() override {
-    SELMCAST_CHECK(control_ != nullptr, "push() comes after add_parameters() has succeeded");
-    runtime_->stepper().push();
-  }
-  Result<RoundReport> wait() override {
-    if (auto ok = started(); !ok) return std::move(ok).error();
-    return runtime_->stepper().wait();
-  }
-  Result<std::vector<RoundReport>> step() override {
-    if (auto ok = started(); !ok) return std::move(ok).error();
-    return runtime_->stepper().step();
-  }
-  Result<std::vector<RoundReport>> finish() override {
-    if (auto ok = started(); !ok) return std::move(ok).error();
-    return runtime_->stepper().finish();
-  }
+  Result<void> push() override;
+  Result<RoundReport> wait() override;
+  Result<std::vector<RoundReport>> step() override;
+  Result<std::vector<RoundReport>> finish() override;
   Rank rank() const noexcept override { return config_.rank; }
   std::uint32_t world() const noexcept override { return config_.world; }
   std::vector<Rank> failed_ranks() const override {
@@ -81,8 +68,8 @@ class JoinedWorker final : public Worker {
   Result<void> leave() override;
 
  private:
-  /// Error: rounds and meetings come after add_parameters() or add_layers() has succeeded.
-  Result<void> started() const;
+  /// Error: the call does not come while this rank is in the running job, or the job has failed.
+  Result<void> able(const char* call) const;
   Result<void> add(std::span<float> parameters, std::span<const std::size_t> layers);
   DriverConfig driver_config() const;
   Result<void> set_up(std::span<float> parameters, std::span<const std::size_t> layers);
@@ -99,7 +86,7 @@ class JoinedWorker final : public Worker {
   WorkerConfig config_;
   Policy policy_;
   std::unique_ptr<StoreServer> server_;  ///< Where this rank hosts the store.
-  std::unique_ptr<Rendezvous> store_;  ///< Until all ranks start and the control thread takes it.
+  std::unique_ptr<Rendezvous> store_;    ///< Until all ranks start and the control thread takes it.
   std::uint64_t job_ = 0;
   std::vector<RosterEntry> roster_;
   LinkTable links_;
@@ -109,11 +96,11 @@ class JoinedWorker final : public Worker {
   DriverRounds rounds_;
   std::unique_ptr<RankRuntime> runtime_;
   std::unique_ptr<ControlThread> control_;
-  bool added_ = false;
-  std::size_t layers_ = 0;                      ///< 0: all are handed over together.
+  CallOrder order_;
+  Result<void> parting_;                        ///< What the first leave() returned.
   std::map<std::string, std::uint32_t> means_;  ///< Calls of mean_of(), by tag.
   std::atomic<bool> stop_driver_{false};        ///< Release in shut_down(), acquire in drive().
-  std::thread thread_;  ///< The driver's.
+  std::thread thread_;                          ///< The driver's.
 };
 
 /// An address that others cannot reach is often one of the wrong interface.
@@ -156,13 +143,17 @@ Result<void> JoinedWorker::open(const StoreAddress& at) {
   return {};
 }
 
+Result<void> JoinedWorker::add_parameters(std::span<float> parameters) {
+  if (auto ok = order_.add("add_parameters"); !ok) return ok;
+  return add(parameters, {});
+}
+
 Result<void> JoinedWorker::add_layers(std::span<float> gradients,
                                       std::span<const std::size_t> sizes) {
+  if (auto ok = order_.add("add_layers"); !ok) return ok;
   if (auto ok = check_layers(policy_, gradients.size(), sizes); !ok) return ok;
   if (auto ok = agree_on_layers(*store_, sizes, config_.timeout); !ok) return ok;
-  auto added = add(gradients, sizes);
-  if (added) layers_ = sizes.size();
-  return added;
+  return add(gradients, sizes);
 }
 
 DriverConfig JoinedWorker::driver_config() const {
@@ -183,7 +174,6 @@ DriverConfig JoinedWorker::driver_config() const {
 
 Result<void> JoinedWorker::set_up(std::span<float> parameters,
                                   std::span<const std::size_t> layers) {
-  added_ = true;
   std::vector<PeerAddress> peers;
   for (const auto& entry : roster_) peers.push_back(entry.address);
   auto runtime = RankRuntime::make(*transport_, {policy_, driver_config()}, peers, parameters,
@@ -194,15 +184,12 @@ Result<void> JoinedWorker::set_up(std::span<float> parameters,
 }
 
 Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std::size_t> layers) {
-  if (added_) {
-    return bad_input("rank " + std::to_string(config_.rank) +
-                     ": parameters are added once to a Worker; join the job anew after a failure");
-  }
   if (parameters.empty()) return bad_input("the parameter set is empty");
   if (auto ok = agree_on_size(*store_, parameters.size_bytes(), config_.timeout); !ok) return ok;
-  auto able = set_up(parameters, layers);
-  if (able) able = start_threads();
-  auto started = agree_on_start(*store_, able, kStartTimeouts * config_.timeout);
+  order_.starting();
+  auto ready_to_start = set_up(parameters, layers);
+  if (ready_to_start) ready_to_start = start_threads();
+  auto started = agree_on_start(*store_, ready_to_start, kStartTimeouts * config_.timeout);
   if (!started) return started;
   control_->begin(std::move(store_));
   auto ready = control_->run_until(
@@ -213,7 +200,9 @@ Result<void> JoinedWorker::add(std::span<float> parameters, std::span<const std:
   if (!ready) return on_its_way(std::move(ready).error());
   // Switches learn of new members with a delay; frames sent before would be lost or flooded.
   std::this_thread::sleep_for(transport_->capabilities().join_settle);
-  return barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
+  auto met = barrier("ready", {}, "for all ranks to be ready", kStartTimeouts * config_.timeout);
+  if (met) order_.started(layers.size());
+  return met;
 }
 
 /// Before the agreement to start: a rank that gets no thread is then one that could not start.
@@ -228,28 +217,63 @@ Result<void> JoinedWorker::start_threads() {
                 no_thread("to move its bytes", error));
 }
 
-Result<void> JoinedWorker::started() const {
-  if (control_ != nullptr && store_ == nullptr) return {};
-  return bad_input("rank " + std::to_string(config_.rank) +
-                   " has no parameters: add_parameters() or add_layers() comes first, and must "
-                   "have succeeded");
+Result<void> JoinedWorker::able(const char* call) const {
+  if (auto ok = order_.in_job(call); !ok) return ok;
+  return runtime_->driver().failed() ? Result<void>(runtime_->driver().error()) : Result<void>();
+}
+
+Result<void> JoinedWorker::push_layer(std::size_t layer) {
+  if (auto ok = able("push_layer"); !ok) return ok;
+  if (auto ok = order_.hand_over(layer); !ok) return ok;
+  runtime_->driver().push_layer(layer);
+  return {};
 }
 
 Result<void> JoinedWorker::wait_layer(std::size_t layer) {
-  if (auto ok = started(); !ok) return ok;
-  if (layer >= layers_) {
-    return bad_input("wait_layer(): layer " + std::to_string(layer) +
-                     " does not exist; there are " + std::to_string(layers_));
-  }
+  // Not able(): what closed before the job failed can still be had.
+  if (auto ok = order_.in_job("wait_layer"); !ok) return ok;
+  if (auto ok = order_.known("wait_layer", layer); !ok) return ok;
   return runtime_->driver().wait_layer(layer);
+}
+
+Result<void> JoinedWorker::push() {
+  if (auto ok = able("push"); !ok) return ok;
+  if (auto ok = order_.begin("push", runtime_->stepper().under_way()); !ok) return ok;
+  runtime_->stepper().push();
+  order_.pushed();
+  return {};
+}
+
+Result<RoundReport> JoinedWorker::wait() {
+  if (auto ok = order_.in_job("wait"); !ok) return std::move(ok).error();
+  if (auto ok = order_.wait(); !ok) {
+    return runtime_->driver().failed() ? runtime_->driver().error() : std::move(ok).error();
+  }
+  auto report = runtime_->stepper().wait();
+  if (report) order_.waited();
+  return report;
+}
+
+Result<std::vector<RoundReport>> JoinedWorker::step() {
+  if (auto ok = able("step"); !ok) return std::move(ok).error();
+  if (auto ok = order_.begin("step", false); !ok) return std::move(ok).error();
+  return runtime_->stepper().step();
+}
+
+Result<std::vector<RoundReport>> JoinedWorker::finish() {
+  if (auto ok = able("finish"); !ok) return std::move(ok).error();
+  if (auto ok = order_.begin("finish", false); !ok) return std::move(ok).error();
+  if (runtime_->stepper().ends()) order_.finished();
+  return runtime_->stepper().finish();
 }
 
 void JoinedWorker::drive() {
   const SteadyClock clock;
   while (!stop_driver_.load(std::memory_order_acquire)) {
     if (runtime_->driver().progress(clock.now()) > 0) continue;
-    const Duration until =
-        runtime_->driver().next_timer() == kNever ? kIdleSleep : runtime_->driver().next_timer() - clock.now();
+    const Duration until = runtime_->driver().next_timer() == kNever
+                               ? kIdleSleep
+                               : runtime_->driver().next_timer() - clock.now();
     if (until > Duration::zero()) transport_->wait(std::min(until, kIdleSleep));
   }
 }
@@ -274,7 +298,7 @@ Result<void> JoinedWorker::barrier(const std::string& key, Bytes value, const st
 }
 
 Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values, std::string tag) {
-  if (auto ok = started(); !ok) return std::move(ok).error();
+  if (auto ok = able("mean_of"); !ok) return std::move(ok).error();
   WireWriter own;
   for (const double v : values) own.put(std::bit_cast<std::uint64_t>(v));
   const std::string key = "mean/" + tag + "/" + std::to_string(means_[tag]++);
@@ -324,7 +348,7 @@ Result<void> JoinedWorker::add_values(const Rendezvous& store, const std::string
 }
 
 Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> value) {
-  if (auto ok = started(); !ok) return ok;
+  if (auto ok = able("publish"); !ok) return ok;
   const std::string key = "result/" + std::to_string(config_.rank) + "/" + tag;
   return control_->run_until(
       [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {
@@ -334,16 +358,17 @@ Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> v
 }
 
 Result<void> JoinedWorker::leave() {
-  if (store_ != nullptr) {
-    store_->leave();
-    end_store(true);
-    return {};
-  }
+  if (order_.has_left()) return parting_;
   // Others may still need repairs and acknowledgements of the last round from this rank.
-  auto met = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
-  shut_down(met.has_value());
-  end_store(met.has_value());
-  return met;
+  if (order_.running()) {
+    parting_ = barrier("done", {}, "for the others to finish", 4 * config_.timeout);
+  }
+  shut_down(order_.running() && parting_);
+  const bool goodbye = store_ != nullptr || (order_.running() && parting_);
+  if (store_ != nullptr) store_->leave();
+  end_store(goodbye);
+  order_.left();
+  return parting_;
 }
 
 void JoinedWorker::shut_down(bool goodbye) {

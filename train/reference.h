@@ -1,4 +1,4 @@
-// Training without any transport: one thread plays all workers. What the engine does to parameters
+// Training without any transport: one thread plays all workers. What the driver does to parameters
 // can be held against it, and it gives the two lines of comparison of every run.
 #pragma once
 

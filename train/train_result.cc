@@ -36,22 +36,17 @@ Error of_rank(Rank rank, const Error& error) {
   return {error.kind, "rank " + std::to_string(rank) + ": " + error.message};
 }
 
-/// Under pace=async a rank's steps travel together where its rounds take longer than they, so
-/// ranks have unequally many rounds.
-bool equally_many_rounds(const TrainingReport& report) {
-  return report.policy.find("pace=async") == std::string::npos;
-}
-
 /// Reports of the ranks that finished, or the first complaint.
 Result<std::vector<TrainingReport>> collect_reports(const std::map<std::string, Bytes>& published,
-                                                    const std::vector<Rank>& finishers) {
+                                                    const std::vector<Rank>& finishers,
+                                                    RoundCounts counts) {
   std::vector<TrainingReport> reports;
   for (const Rank rank : finishers) {
     const auto bytes = find(published, rank, kReportTag);
     if (!bytes) return bytes.error();
     auto report = decode_report(*bytes);
     if (!report) return of_rank(rank, report.error());
-    const bool first = reports.empty() || !equally_many_rounds(*report);
+    const bool first = reports.empty() || counts == RoundCounts::own;
     const auto rounds = first ? report->round_ms.size() : reports[0].round_ms.size();
     if (report->rank != rank || rounds == 0 || report->steps == 0 ||
         report->round_ms.size() != rounds || report->receivers.size() != rounds ||
@@ -257,7 +252,8 @@ CurvePoint LiveCurve::judge_heard() {
 }
 
 Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
-                             std::span<const Rank> lost, References references) {
+                             std::span<const Rank> lost, References references,
+                             RoundCounts counts) {
   TrainResult result;
   result.options = task.options();
   result.data = task.data().name;
@@ -271,7 +267,7 @@ Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, 
   }
   if (finishers.empty()) return failed("no worker finished the training");
 
-  auto reports = collect_reports(published, finishers);
+  auto reports = collect_reports(published, finishers, counts);
   if (!reports) return std::move(reports).error();
   result.policy = reports->front().policy;
   result.transport = reports->front().transport;

@@ -95,6 +95,9 @@ class LiveCurve {
   std::map<std::string, Snapshot, std::less<>> heard_;  ///< Since the last point, by key.
 };
 
+/// Whether every rank has as many rounds as the others. (Where nobody waits, steps travel together
+/// when a rank's rounds take longer than they.)
+enum class RoundCounts : std::uint8_t { equal, own };
 /// Whether assemble() trains what the result is compared with, which takes a while.
 enum class References : bool { no, yes };
 
@@ -102,7 +105,8 @@ enum class References : bool { no, yes };
 /// talk. `lost` are the ranks known to have failed. Errors (failed): a report missing of a rank
 /// that is not lost, malformed, or of another size; no rank finished.
 Result<TrainResult> assemble(const TrainTask& task, const std::map<std::string, Bytes>& published,
-                             std::span<const Rank> lost, References references = References::yes);
+                             std::span<const Rank> lost, References references = References::yes,
+                             RoundCounts counts = RoundCounts::equal);
 
 /// The document of `selmcast train --json`.
 nlohmann::ordered_json to_json(const TrainResult& result);

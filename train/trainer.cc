@@ -107,7 +107,7 @@ class RankTraining {
     learner_.gradient(parameters_, gradient_);
     for (std::size_t l = layers_.size(); l-- > 0;) {
       sleep(2);
-      worker_.push_layer(l);
+      if (auto ok = worker_.push_layer(l); !ok) return at_round(ok.error());
     }
     under_way_ = true;
     ++steps_;

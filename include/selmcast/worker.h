@@ -87,7 +87,9 @@ struct PlanReport {
 };
 
 /// One thread uses a Worker (layers: see push_layer()); a progress thread of its own moves the
-/// bytes.
+/// bytes. A call that comes at the wrong time is an error (bad_input) at once and changes nothing;
+/// after the job failed, every call that needs it returns that failure; and after leave() nothing
+/// but the calls that only tell something is left.
 class Worker {
  public:
   /// Blocks until all ranks joined, at most `timeout`, in whatever order they start. Errors name
@@ -107,23 +109,26 @@ class Worker {
                                   std::span<const std::size_t> sizes) = 0;
   /// With layers instead of push(): hands one over, each once in a round, as the backward pass
   /// makes them. The first one begins the round; not before wait() returned for the last round.
+  /// Error (bad_input): no such layer, or handed over already in this round.
   /// Never blocks. Layers go out as handed over, or (order=priority) the lowest one first. Several
   /// threads (an autograd engine's) may hand over different layers at the same time, without a
   /// lock; so may wait_layer() be called. wait() comes after all push_layer() of the round
   /// returned.
-  virtual void push_layer(std::size_t layer) = 0;
-  /// Waits for the layer, which then holds the mean: before the forward pass needs it. wait() waits
-  /// for all of them.
+  virtual Result<void> push_layer(std::size_t layer) = 0;
+  /// Waits for the layer, which then holds the mean: before the forward pass needs it. At once for
+  /// one that is not under way. wait() waits for all of them, and all must have been handed over.
   virtual Result<void> wait_layer(std::size_t layer) = 0;
 
   /// Starts a round with the parameters as they are now. Never blocks. (Under pace=ssp and async
   /// push() and wait() together are a step(), and the report is that of the round that ended last.)
-  virtual void push() = 0;
+  /// Error (bad_input): a round is under way, be it one that step() began.
+  virtual Result<void> push() = 0;
   /// Waits for the round to close; the parameters then hold the mixed result. Error: this rank must
-  /// leave the job (store lost, evicted, deadline), with rank and stage named.
+  /// leave the job (store lost, evicted, deadline), with rank and stage named; or (bad_input) there
+  /// was no push().
   virtual Result<RoundReport> wait() = 0;
   Result<RoundReport> synchronize() {
-    push();
+    if (auto pushed = push(); !pushed) return std::move(pushed).error();
     return wait();
   }
 
@@ -141,8 +146,8 @@ class Worker {
   /// all ranks that lived to the end then hold equal parameters, or differ by what a rank that died
   /// in the very last round had sent; mix=stale: the mean of all). Under overlap it waits for the
   /// ranks that still step; under bsp and periodic all ranks must have stepped equally often. Under
-  /// ssp and async it sends the last steps, waits until all live ranks have come here, merges, and
-  /// nothing but leave() may follow.
+  /// ssp and async it sends the last steps, waits until all live ranks have come here, and merges.
+  /// Under overlap, ssp and async no round may follow.
   virtual Result<std::vector<RoundReport>> finish() = 0;
 
   virtual Rank rank() const noexcept = 0;
@@ -160,9 +165,11 @@ class Worker {
   virtual Result<std::vector<double>> mean_of(std::span<const double> values, std::string tag) = 0;
   /// Publishes bytes under `result/<rank>/<tag>` for whoever hosts the store.
   virtual Result<void> publish(std::string tag, std::span<const std::byte> value) = 0;
-  /// Leaves the job in good order. The destructor without it counts as a loss of this rank. Where
-  /// this rank hosts the store, returns when all others have left or are lost, after at most one
-  /// `timeout` more (the destructor alone: 2 s); those who are still there then lose the store.
+  /// Leaves the job in good order; a round under way is abandoned, and the parameters may then hold
+  /// its result or not. The destructor without it counts as a loss of this rank. Where this rank
+  /// hosts the store, returns when all others have left or are lost, after at most one `timeout`
+  /// more (the destructor alone: 2 s); those who are still there then lose the store. Called again
+  /// it does nothing and returns what the first call did.
   virtual Result<void> leave() = 0;
 };
 

@@ -197,7 +197,8 @@ void FreeWindows::open_round(EpochState& epoch, Rank sender, TimePoint now) noex
   }
   invitations_.leave(epoch, sender);
   if (!here || news.finished) return;
-  const auto round = invitations_.next(epoch, sender, std::max(news.round, opened ? *opened + 1 : 0));
+  const auto round =
+      invitations_.next(epoch, sender, std::max(news.round, opened ? *opened + 1 : 0));
   if (!round) return;
   if (pace_.bounded && !last_ && *round > passed_steps_ + pace_.slack) return;
   if (invitations_.join(epoch, sender)) receiver.open(now, sender, *round);

@@ -106,7 +106,9 @@ class FreeWindows final : public Windows {
   void open_round(EpochState& epoch, Rank sender, TimePoint now) noexcept;
   void watch(TimePoint now) noexcept;
   void suspect(Rank rank) noexcept;
-  SendSession* sending() const noexcept { return sending_ ? own_->streams[0].sender.get() : nullptr; }
+  SendSession* sending() const noexcept {
+    return sending_ ? own_->streams[0].sender.get() : nullptr;
+  }
   RoundMemory::Layer& memory() noexcept { return context_.memory.layers()[0]; }
 
   RoundContext context_;

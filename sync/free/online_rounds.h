@@ -15,9 +15,9 @@
 
 #include "multicast/selection_frame.h"
 #include "multicast/send_session.h"
-#include "sync/rounds/epoch_state.h"
-#include "sync/free/clocks.h"
 #include "plan/online/controller.h"
+#include "sync/free/clocks.h"
+#include "sync/rounds/epoch_state.h"
 
 namespace selmcast {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "multicast/stream_shape.h"
+#include "plan/axes/policy.h"
 #include "sync/mix/kernels.h"
 #include "sync/mix/pair_credit.h"
-#include "plan/policy.h"
 
 namespace selmcast {
 

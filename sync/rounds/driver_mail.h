@@ -45,8 +45,8 @@ class DriverMail {
  private:
   /// The next epoch's program, on its way between [control] and [driver].
   EpochMailbox<EpochState> epochs_;
-  /// [control] release in mark_lost() / [driver] acquire in losses_changed(): lost_ flags up to this
-  /// count of changes.
+  /// [control] release in mark_lost() / [driver] acquire in losses_changed(): lost_ flags up to
+  /// this count of changes.
   std::atomic<std::uint32_t> lost_changes_{0};
   std::vector<std::atomic<std::uint8_t>> lost_;  ///< Relaxed; ordered by lost_changes_.
   std::uint32_t lost_seen_ = 0;                  ///< [driver]

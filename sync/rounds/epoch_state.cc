@@ -38,7 +38,8 @@ Result<Ids> join_groups(EpochState& epoch, Transport& transport) {
 
 Destination destination_of(const Leg& leg, Rank peer, const Ids& ids, const FramePort& port) {
   if (leg.group == kNoGroup) return port.destination(peer);
-  const auto id = std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == leg.group; });
+  const auto id =
+      std::find_if(ids.begin(), ids.end(), [&](auto& i) { return i.first == leg.group; });
   SELMCAST_CHECK(id != ids.end(), "the program sends to a group it does not list");
   return {Destination::Kind::group, id->second};
 }
@@ -60,8 +61,10 @@ void add_send(EpochState& epoch, std::size_t slot, const Leg& leg, const Ids& id
   const Program& program = epoch.program;
   auto& ways = epoch.ways[slot * program.phases + leg.phase];
   const auto peers = program.peers_of(leg);
-  LaneSpec lane{destination_of(leg, peers.front(), ids, port), {peers.begin(), peers.end()},
-                leg.patch, leg.part};
+  LaneSpec lane{destination_of(leg, peers.front(), ids, port),
+                {peers.begin(), peers.end()},
+                leg.patch,
+                leg.part};
   lane.waits = leg.source != Leg::Source::snapshot;
   if (leg.source == Leg::Source::sum) lane.data = RoundMemory::kSums;
   const auto same = [&leg](const EpochState::Waiting& other) {
@@ -76,8 +79,8 @@ void add_send(EpochState& epoch, std::size_t slot, const Leg& leg, const Ids& id
   } else if (lane.waits) {
     const auto& fed = epoch.ways[slot * program.phases + leg.fed_by];
     EpochState::Waiting waiting{{number}, leg};
-    waiting.adding = static_cast<std::uint32_t>(
-        std::count(fed.parts.begin(), fed.parts.end(), leg.part));
+    waiting.adding =
+        static_cast<std::uint32_t>(std::count(fed.parts.begin(), fed.parts.end(), leg.part));
     if (leg.source == Leg::Source::arrived) {
       waiting.from = sender_of(program, slot, leg);
       if (fed.combine == Leg::Combine::forward) lane.data = RoundMemory::kRelayed;
@@ -208,8 +211,8 @@ Result<void> prepare(EpochState& epoch, FramePort& port, const DriverConfig& con
     in.deadlines = &*epoch.senders;
     out.pace = epoch.layers > 1 ? &memory.pace(epoch.phase_of(s), most.lanes) : nullptr;
     out.invites = program.online.has_value();
-    epoch.streams.push_back({std::make_unique<SendSession>(port, out),
-                             std::make_unique<ReceiveSession>(port, in)});
+    epoch.streams.push_back(
+        {std::make_unique<SendSession>(port, out), std::make_unique<ReceiveSession>(port, in)});
   }
   return {};
 }

@@ -7,8 +7,8 @@
 
 #include "multicast/receive_session.h"
 #include "multicast/send_session.h"
-#include "sync/rounds/driver_config.h"
 #include "plan/program.h"
+#include "sync/rounds/driver_config.h"
 
 namespace selmcast {
 
@@ -24,9 +24,9 @@ struct EpochState {
   /// Lanes whose frames become ready together while the round runs.
   struct Waiting {
     std::vector<std::uint32_t> lanes;
-    Leg leg;  ///< Of the first of them.
-    Rank from = 0;                ///< Source `arrived`: whom it passes on.
-    std::uint32_t adding = 0;     ///< Other sources: ranks that contribute.
+    Leg leg;                   ///< Of the first of them.
+    Rank from = 0;             ///< Source `arrived`: whom it passes on.
+    std::uint32_t adding = 0;  ///< Other sources: ranks that contribute.
   };
   /// What one phase of one round of the cycle takes.
   struct Ways {
@@ -46,7 +46,7 @@ struct EpochState {
   Program program;
   // Completed by prepare():
   std::vector<InGroup> memberships;
-  std::vector<Ways> ways;       ///< By slot of the cycle, then phase.
+  std::vector<Ways> ways;                           ///< By slot of the cycle, then phase.
   std::optional<PeerDeadlines> receivers, senders;  ///< Of all streams.
   std::vector<Stream> streams;  ///< By phase, then layer; the number is that in frames.
   std::size_t layers = 1;

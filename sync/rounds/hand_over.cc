@@ -6,11 +6,12 @@
 
 namespace selmcast {
 
+// set-up: runs before the first round.
 HandOver::HandOver(std::size_t layers, const Elements& all, std::uint32_t world)
     : layer_count_(layers), layers_(std::make_unique<LayerCounts<>[]>(layers)), part_(all) {
   const auto reserve = [world](RoundReport& report) {
-    report.receivers.reserve(world);  // set-up:
-    report.given_up.reserve(world);   // set-up:
+    report.receivers.reserve(world);
+    report.given_up.reserve(world);
   };
   reserve(report_);
   for (auto& report : ended_) reserve(report);

@@ -125,8 +125,8 @@ bool LockStep::may_begin() const noexcept {
 void LockStep::begin(TimePoint now) noexcept {
   running_ = true;
   begun_ = now;
-  wire_kbps_ = static_cast<Kbps>(context_.config.headroom *
-                                 value_of(current_->round_of(round_).rate));
+  wire_kbps_ =
+      static_cast<Kbps>(context_.config.headroom * value_of(current_->round_of(round_).rate));
   open_ = layers_.size();
   sending_count_ = 0;
   context_.memory.begin(context_.app.part());

@@ -24,6 +24,7 @@ RoundMemory::RoundMemory(Transport& transport, const DriverConfig& config,
       gamma_(config.gamma),
       parameters_(parameters) {}
 
+// set-up: runs before the first round.
 Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
                                                        const DriverConfig& config,
                                                        const StreamShape& shape,
@@ -44,7 +45,8 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
   out->region_ = std::move(region).value();
   try {
     if (config.layers.empty()) {
-      if (auto ok = out->add_layer(shape, {0, parameters.size()}); !ok) return std::move(ok).error();
+      if (auto ok = out->add_layer(shape, {0, parameters.size()}); !ok)
+        return std::move(ok).error();
     }
     out->layers_.reserve(std::max<std::size_t>(config.layers.size(), 1));
     std::size_t at = 0;
@@ -56,8 +58,8 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
     }
     SELMCAST_CHECK(config.layers.empty() || at == parameters.size(), "layers cover the parameters");
   } catch (const std::bad_alloc&) {
-    const std::uint64_t bytes = parameters.size_bytes() * (config.deterministic ? 2 : 1) +
-                                out->copy_.size();
+    const std::uint64_t bytes =
+        parameters.size_bytes() * (config.deterministic ? 2 : 1) + out->copy_.size();
     return unavailable("no memory for an accumulator of " + std::to_string(bytes) +
                        " bytes beside the parameters; use fewer ranks on this host or a smaller " +
                        "set, or raise the limit (ulimit -v)");
@@ -66,6 +68,7 @@ Result<std::unique_ptr<RoundMemory>> RoundMemory::make(Transport& transport,
   return out;
 }
 
+// set-up: called by make() only.
 Result<void> RoundMemory::add_layer(const StreamShape& shape, const Elements& which) {
   const auto size = bytes_of(element_);
   std::byte* const sent =
@@ -76,8 +79,8 @@ Result<void> RoundMemory::add_layer(const StreamShape& shape, const Elements& wh
   layer.all_sent = {sent + which.first * size, which.count * size};
   std::optional<PairCredit> credit;
   if (mix_ == MixKind::age) credit.emplace(world_, gamma_);
-  layer.accumulator = std::make_unique<Accumulator>(shape, mix_, deterministic_, element_,
-                                                    std::move(credit));
+  layer.accumulator =
+      std::make_unique<Accumulator>(shape, mix_, deterministic_, element_, std::move(credit));
   layers_.push_back(std::move(layer));
   return {};
 }
@@ -86,7 +89,7 @@ std::vector<TimePoint>& RoundMemory::pace(std::size_t phase, std::size_t lanes) 
   auto& out = paces_[phase];
   // Sessions of the epoch before keep pointers into it; with unicast there is a lane for every
   // other rank.
-  if (out.empty()) out.resize(world_ + 1);
+  if (out.empty()) out.resize(world_ + 1);  // set-up: as an epoch is prepared
   SELMCAST_CHECK(lanes <= out.size(), "a lane for every other rank at most");
   return out;
 }
@@ -94,7 +97,7 @@ std::vector<TimePoint>& RoundMemory::pace(std::size_t phase, std::size_t lanes) 
 Result<void> RoundMemory::keep_relayed() {
   for (Layer& layer : layers_) {
     if (!layer.relayed.empty()) continue;
-    layer.relayed.resize(layer.whole.bytes);
+    layer.relayed.resize(layer.whole.bytes);  // set-up: as an epoch is prepared
     auto region = register_sent(transport_, std::as_bytes(std::span(layer.relayed)));
     if (!region) return std::move(region).error();
     layer.relayed_region = std::move(region).value();
@@ -110,8 +113,7 @@ Result<void> RoundMemory::send_sums() {
   }
   for (Layer& layer : layers_) {
     if (layer.sums_region) continue;
-    auto region = transport_.register_memory(
-        std::as_bytes(layer.accumulator->sums()));
+    auto region = transport_.register_memory(std::as_bytes(layer.accumulator->sums()));
     if (!region) return std::move(region).error();
     layer.sums_region = std::move(region).value();
   }

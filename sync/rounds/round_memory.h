@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "base/arena.h"
 #include "multicast/send_session.h"
+#include "plan/program.h"
 #include "sync/mix/accumulator.h"
 #include "sync/rounds/driver_config.h"
-#include "plan/program.h"
-#include "base/arena.h"
 
 namespace selmcast {
 
@@ -30,9 +30,9 @@ class RoundMemory {
 
   /// One layer, or all that is handed over together.
   struct Layer {
-    StreamShape whole;          ///< As it travels.
-    StreamShape shape;          ///< The same of the running round.
-    std::span<float> all_own;   ///< The application's.
+    StreamShape whole;         ///< As it travels.
+    StreamShape shape;         ///< The same of the running round.
+    std::span<float> all_own;  ///< The application's.
     std::span<std::byte> all_sent;
     std::span<float> own;       ///< Of the running round.
     std::span<std::byte> sent;  ///< What this rank says of it: own, as it travels.

@@ -77,8 +77,8 @@ void RoundReports::fill_peers(RoundReport& report, const EpochState& own,
   for (Rank rank = 0; rank < config_.world; ++rank) {
     const ReceiverState to = reached(own, rank);
     const SenderState from = both_ways ? heard(own, rank) : SenderState::none;
-    const bool unheard = from == SenderState::silent || from == SenderState::lost ||
-                         from == SenderState::evicted_us;
+    const bool unheard =
+        from == SenderState::silent || from == SenderState::lost || from == SenderState::evicted_us;
     report.complete = report.complete && !unheard;
     // Capacity for every rank was reserved at construction.
     if (to == ReceiverState::acked) report.receivers.push_back(rank);  // set-up: reserved

@@ -16,7 +16,9 @@ class RoundReports {
 
   /// Data that was not merged: from a rank that this round does not hear, or around a change of
   /// view.
-  void count_stray(bool transition) noexcept { ++(transition ? transition_frames_ : foreign_frames_); }
+  void count_stray(bool transition) noexcept {
+    ++(transition ? transition_frames_ : foreign_frames_);
+  }
   void count_changes(std::size_t joined_and_left) noexcept {
     membership_changes_ += static_cast<std::uint32_t>(joined_and_left);
   }
@@ -26,7 +28,7 @@ class RoundReports {
   struct What {
     std::uint32_t round = 0;
     Duration took{};
-    Kbps wire_kbps = 0;  ///< Planned.
+    Kbps wire_kbps = 0;     ///< Planned.
     bool both_ways = true;  ///< The round heard its senders, too, and they are reported.
   };
   /// `own`: the round's epoch; `other`: another one in which ranks are still heard, or null.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 namespace selmcast {
 

@@ -8,17 +8,27 @@ namespace selmcast {
 
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
                  std::uint64_t seed)
-    : pace_(policy.pace),
+    : overlaps_(policy.has(Trait::overlapping)),
       free_(policy.free()),
-      limit_(policy.pace_steps),
+      limit_(overlaps_ ? policy.pace.most_steps : policy.pace.period),
       parameters_(parameters),
       rounds_(rounds),
-      late_(policy.late_steps) {
-  if (policy.mix == MixKind::stale) stale_.emplace(parameters);
-  if (policy.mix == MixKind::compensate) {
-    exchange_.emplace(parameters, policy.gamma, policy.slim, seed, policy.element);
-  } else if (policy.pace == PaceKind::stages) {
-    stages_.emplace(parameters, policy.stage_share);
+      late_(policy.mix.late_steps) {
+  switch (policy.mix.kind) {
+    case MixKind::stale:
+      stale_.emplace(parameters);
+      break;
+    case MixKind::compensate:
+      exchange_.emplace(parameters, policy.mix.gamma, policy.codec.slim, seed,
+                        policy.codec.element);
+      break;
+    case MixKind::lgp:
+      stages_.emplace(parameters, policy.pace.first_share);
+      break;
+    case MixKind::average:
+    case MixKind::sgd:
+    case MixKind::age:
+      break;  // Done by the rounds themselves.
   }
 }
 
@@ -66,7 +76,7 @@ Result<std::vector<RoundReport>> Stepper::step() {
   if (stages_) return step_in_stages();
   if (stale_) return step_late();
   std::vector<RoundReport> closed;
-  if (pace_ != PaceKind::overlap) {
+  if (!overlaps_) {
     if (steps_ < limit_) return closed;
     auto report = synchronize();
     if (!report) return std::move(report).error();
@@ -159,7 +169,7 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     reports.push_back(std::move(report).value());
     return {};
   };
-  if (pace_ == PaceKind::overlap) {
+  if (overlaps_) {
     // The round under way carries no such word of this rank yet.
     do {
       if (auto ok = run(true); !ok) return std::move(ok).error();
@@ -170,8 +180,9 @@ Result<std::vector<RoundReport>> Stepper::finish() {
     if (auto ok = run(false); !ok) return std::move(ok).error();
   }
   if (!exchange_ || exchange_->flush_rounds() == 0) return reports;
-  // Once more where a rank that died had been heard by some of the others only. What was lost in the
-  // last of the rounds is told in a round of the view without the dead one: the second one after it.
+  // Once more where a rank that died had been heard by some of the others only. What was lost in
+  // the last of the rounds is told in a round of the view without the dead one: the second one
+  // after it.
   constexpr std::uint32_t kConfirming = 2;
   for (bool again = true; again;) {
     again = false;

@@ -6,15 +6,15 @@
 #include <span>
 #include <vector>
 
+#include "plan/axes/policy.h"
 #include "selmcast/worker.h"
-#include "plan/policy.h"
 #include "sync/steps/delta_exchange.h"
 #include "sync/steps/stage_exchange.h"
 #include "sync/steps/stale_merge.h"
 
 namespace selmcast {
 
-/// The rounds below: an engine's, or a test's. One round at a time.
+/// The rounds below: a driver's, or a test's. One round at a time.
 class Rounds {
  public:
   virtual ~Rounds() = default;
@@ -68,6 +68,10 @@ class Stepper {
 
   const StageExchange* stages() const noexcept { return stages_ ? &*stages_ : nullptr; }
   const DeltaExchange* exchange() const noexcept { return exchange_ ? &*exchange_ : nullptr; }
+  /// A round that step(), push() or an error in the middle of one has left open.
+  bool under_way() const noexcept { return under_way_; }
+  /// Whether finish() is this rank's last word, which no further step may follow.
+  bool ends() const noexcept { return free_ || overlaps_; }
   /// Steps that the round now under way, or else the last one, carries of this rank.
   std::uint32_t steps_carried() const noexcept { return carried_; }
 
@@ -79,7 +83,7 @@ class Stepper {
   Result<std::vector<RoundReport>> step_late();
   Result<std::vector<RoundReport>> finish_late();
 
-  PaceKind pace_;
+  bool overlaps_;
   bool free_;
   std::uint32_t limit_;  ///< Steps per round (bsp, periodic) or beyond a departure (overlap).
   std::span<float> parameters_;

@@ -77,6 +77,10 @@ class Usage(unittest.TestCase):
         self.assertIn("p = 2 receivers is lowered to 1", done.stderr)
         self.assertIn("select=selmcast:1", json.loads(done.stdout)["policy"])
         self.refuse([*run, "select=selmcast:2"], "p = 2", "1 others")
+        alone = [word if word != "2" else "1" for word in run]
+        for name in ("selmcast", "selmcast-ssp", "orpheus", "gossip"):
+            with self.subTest(name=name):
+                self.assertEqual(selmcast(*alone, name).returncode, 0)
 
     def test_line_breaks_in_arguments_stay_on_one_line(self):
         self.refuse(["doctor", "--a\nb"], "--a b")

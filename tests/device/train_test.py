@@ -4,7 +4,7 @@ about 300 rounds, MLP with eta 0.3. Argument: the number of seeds (default 1).
 
 With a learning rate that falls at the end (the default) each run must hold every target. Without,
 all but one: the worst of 8 workers varies too much from seed to seed (0.83 to 0.95 over 100 of
-select=selmcast:2, as for the reference in one thread, without any engine) for its target of 0.86 to
+select=selmcast:2, as for the reference in one thread, without any driver) for its target of 0.86 to
 hold in every single run, so there it is held by the mean over the seeds."""
 
 import json

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <span>
 
-#include "sync/roster.h"
 #include "plan/view.h"
 #include "store/protocol.h"
+#include "sync/roster.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 /* Going to sleep and being woken: the driver's loop (sync/worker.cc), ShmTransport::wait() and
  * wake(), sleep_on_bell() and ring_bell() (transport/shm), with two callers of wake().
  *
- * Shared: bell, woken_, and what each caller published before it called (Engine's mailboxes).
+ * Shared: bell, woken_, and what each caller published before it called (DriverMail, HandOver).
  * Shown: without any timeout the driver sees all that was published before a wake().
  * The broken orders are what weaker memory orders than seq_cst would allow (a store that becomes
  * visible after a later load).

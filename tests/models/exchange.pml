@@ -1,4 +1,5 @@
-/* Engine::push() and wait() against the driver's rounds and fail(): sync/engine.cc, sync/parker.cc.
+/* Driver::push() and wait() against the driver's rounds and fail(): sync/driver.cc,
+ * sync/rounds/hand_over.cc, sync/rounds/driver_mail.cc, sync/rounds/parker.cc.
  *
  * Shared: pushed_, closed_, failure_claimed_, failed_, error_, the parameters, the report.
  * Shown: parameters and report are touched by one side at a time, an error is whole when it is read,

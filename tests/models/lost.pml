@@ -1,5 +1,5 @@
 /* Ranks that the job lost, told by the control thread to a driver that changes epochs meanwhile:
- * Engine::mark_lost(), read_mail(), accept_offer(), switch_epoch().
+ * DriverMail::mark_lost(), Driver::read_mail(), Driver::accept(), Windows::offer().
  *
  * Shared: lost_, lost_changes_, the offer (EpochMailbox, which has a test of its own).
  * Shown: once the driver has read its mail, the sessions of every epoch it holds have dropped all

@@ -32,7 +32,7 @@ ELSEWHERE = {"published_ssp"}
 
 def sources():
     return [ROOT / "tests/portable/plan_hash.cc", ROOT / "base/check.cc",
-            *(f for f in sorted((ROOT / "sync/select").glob("*.cc")) if f.stem not in ELSEWHERE)]
+            *(f for f in sorted((ROOT / "plan/select").glob("*.cc")) if f.stem not in ELSEWHERE)]
 
 
 def compile_source(job):

@@ -71,7 +71,7 @@ TEST_P(AgeJobs, FollowTheReceiverSetsWhateverIsLost) {
       const auto result = job.run();
       ASSERT_TRUE(result) << result.error().message;
       for (std::size_t r = 0; r < 6; ++r) ASSERT_EQ(result->errors[r], "");
-      const auto want = expected_age(start, result->reports, config.policy.gamma);
+      const auto want = expected_age(start, result->reports, config.policy.mix.gamma);
       EXPECT_LT(worst_difference(parameters, want), testing_jobs::tolerance(config));
     }
   }

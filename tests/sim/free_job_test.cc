@@ -114,7 +114,7 @@ TEST_P(FreePolicies, ValuesAreTheReplayedMeans) {
     }
     const auto out = run_free(job, initial(5, 20'001), dyadic_step);
     expect_fine(out, job.rounds);
-    if (job.policy.pace == PaceKind::ssp) {
+    if (job.policy.has(Trait::bounded)) {
       for (const auto& reports : out.result->reports) EXPECT_EQ(reports.size(), job.rounds + 1);
     }
   }

@@ -73,7 +73,7 @@ inline std::string broken_free_rule(const DrawnFree& drawn, const FreeOutcome& o
     }
   }
   if (calm && !result.failed_ranks.empty()) why << "ranks failed without a fault; ";
-  if (job.config.policy.pace == PaceKind::ssp) {
+  if (job.config.policy.has(Trait::bounded)) {
     const auto ahead = out.log.most_ahead(survivors);
     const auto beyond = out.log.most_beyond_ended(survivors);
     if (ahead > drawn.slack) why << "a rank was " << ahead << " steps ahead; ";

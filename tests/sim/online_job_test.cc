@@ -14,8 +14,8 @@ DrawnFree unequal(const std::string& policy, std::uint32_t n, double loss = 0.0)
   DrawnFree out;
   out.job.config = config(policy, n);
   out.job.count = 30'000;
-  out.job.p = out.job.config.policy.p;
-  out.slack = out.job.config.policy.pace_steps;
+  out.job.p = out.job.config.policy.select.p;
+  out.slack = out.job.config.policy.pace.slack;
   SimJobConfig& c = out.job.config;
   c.rounds = 20;
   c.timeout = seconds(1);

@@ -34,7 +34,7 @@ class Interpreter {
     std::uint32_t ranks = 1;
   };
   struct State {
-    std::map<std::uint16_t, std::vector<Sum>> added;    ///< By phase.
+    std::map<std::uint16_t, std::vector<Sum>> added;  ///< By phase.
     std::map<std::uint16_t, std::optional<Sum>> arrived;
     std::map<const Leg*, bool> sent;
     bool reduced = false;
@@ -77,8 +77,10 @@ class Interpreter {
           programs_[to].peers_of(leg).front() != from) {
         continue;
       }
-      if (leg.combine == Leg::Combine::add) state_[to].added[leg.phase].push_back(what);
-      else state_[to].arrived[leg.phase] = what;
+      if (leg.combine == Leg::Combine::add)
+        state_[to].added[leg.phase].push_back(what);
+      else
+        state_[to].arrived[leg.phase] = what;
       if (leg.combine == Leg::Combine::replace) own_[to] = what.value;
     }
   }

@@ -39,7 +39,7 @@ inline SimJobConfig config(const std::string& policy, std::size_t ranks, Kbps ra
   return out;
 }
 
-/// Round by round in double precision from the receiver sets alone: knows nothing of the engine.
+/// Round by round in double precision from the receiver sets alone: knows nothing of the driver.
 inline std::vector<std::vector<double>> expected_average(
     const std::vector<std::vector<float>>& start,
     const std::vector<std::vector<RoundReport>>& reports) {

@@ -121,8 +121,9 @@ inline Program program_of(const Drawing& drawing, std::uint32_t epoch, Rank self
                     .expects = expects,
                     .part = tree.part};
       out.send_each(leg, {&tree.up[self], 1});
-      out.receive({.combine = Leg::Combine::replace, .relayed = true, .phase = down, .part = tree.part},
-                  tree.down[self]);
+      out.receive(
+          {.combine = Leg::Combine::replace, .relayed = true, .phase = down, .part = tree.part},
+          tree.down[self]);
     }
     Leg leg{.source = self == tree.root ? Leg::Source::mean : Leg::Source::arrived,
             .phase = down,

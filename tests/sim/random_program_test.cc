@@ -1,12 +1,13 @@
 // Programs of every shape, executed frame by frame over a network that loses, repeats and reorders,
 // give what a sequential interpreter gives.
+#include "tests/sim/random_program.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 
 #include "tests/sim/program_interpreter.h"
 #include "tests/sim/random_job.h"
-#include "tests/sim/random_program.h"
 #include "tests/sim/seeds.h"
 
 namespace selmcast {

@@ -38,7 +38,7 @@ TEST_P(ServerPolicies, EveryRankHoldsTheSameMeanAfterEveryExchange) {
     for (const bool lossy : {false, true}) {
       for (const auto element : {WireElement::f32, WireElement::bf16}) {
         auto job_config = config(GetParam(), ranks);
-        if (job_config.policy.servers > ranks) continue;
+        if (job_config.policy.route.servers > ranks) continue;
         job_config.rounds = 3;
         job_config.element = element;
         if (lossy) {

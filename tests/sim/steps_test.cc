@@ -209,7 +209,8 @@ TEST(OverlapEnds, NobodyIsLeftBehindWhenARankDiesInTheLastRounds) {
           };
         });
         ASSERT_TRUE(result);
-        ASSERT_FALSE(result->timed_out) << policy << ": rank " << victim << " killed at " << at << " us";
+        ASSERT_FALSE(result->timed_out)
+            << policy << ": rank " << victim << " killed at " << at << " us";
         for (Rank r = 0; r < kJob; ++r) {
           if (r == victim) continue;
           ASSERT_EQ(result->errors[r], "")

@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 
+from floor_rules import BUDGETS
 from source_tree import FOLDERS, SourceTree
 
 
@@ -10,11 +11,24 @@ def _function_of(lines, signature="void f(int a)"):
     return "\n".join([signature + " {", *["  ++a;"] * (lines - 2), "}", ""])
 
 
+def _some_members(count):
+    return "".join(f"  int x{number}_ = 0;  // x_, y_\n" for number in range(count))
+
+
+# Ten members in every form that clang-format leaves them in, and what is none.
+_KINDS = (
+    "  std::map<int, std::vector<int>> map_;\n  std::function<void(int)> call_;\n"
+    "  std::atomic<bool> flag_{false};\n  int one_ = f(1, 2), two_;\n  int array_[2] = {1, 2};\n"
+    "  T* pointer_ = nullptr;\n  alignas(64) int aligned_ = 0;\n"
+    "  std::array<int, 3>\n      wrapped_{1, 2};\n  unsigned bits_ : 3;\n"
+    "  using type_ = int;\n  static constexpr int kNone = 1;\n  int plain;\n"
+    "  bool operator==(const T& other_) const;\n  friend class X_;\n"
+)
 _LICENSE = "Apache License\nVersion 2.0, January 2004\n"
 _FULL = {
     **{f"{folder}/README.md": "# x\n\ny\n" for folder in FOLDERS},
-    "README.md": "x\n",
-    "docs/decisions.md": "x\n",
+    **{name: "x\n" for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")},
+    "docs/decisions/0001-one.md": "x\n" * 15,
     "LICENSE": _LICENSE,
 }
 
@@ -45,8 +59,27 @@ CASES = {
                 "tests/unit/help.h": "",
                 "bench/b.cc": '#include "sync/s.h"\n#include "cli/c.h"\n',
                 "cli/c.h": "",
+                # Sub-folders have the floor of their folder, but for those with one of their own.
+                "store/s.h": "",
+                "transport/t.cc": '#include "store/s.h"\n',
+                "transport/shm/t.cc": '#include "transport/shm/s.h"\n#include "store/s.h"\n',
+                "transport/shm/s.h": "",
+                "transport/backends/t.cc": '#include "transport/shm/s.h"\n#include "store/s.h"\n',
+                "plan/select/p.h": '#include "plan/p.h"\n#include "store/s.h"\n',
+                "plan/p.h": "",
+                "tools/papers/p.cc": '#include "plan/select/p.h"\n#include "tools/perf/p.h"\n',
+                "tools/perf/p.h": '#include "transport/shm/s.h"\n#include "plan/p.h"\n',
+                "simulate/s.h": '#include "sync/s.h"\n#include "train/t.h"\n',
+                "sync/mix/m.h": '#include "plan/p.h"\n#include "simulate/s.h"\n',
             },
             {
+                "transport/t.cc:1",
+                "transport/shm/t.cc:2",
+                "plan/select/p.h:2",
+                "tools/papers/p.cc:2",
+                "tools/perf/p.h:2",
+                "simulate/s.h:2",
+                "sync/mix/m.h:2",
                 "base/up.cc:2",
                 "include/selmcast/bad.h:1",
                 "multicast/m.h:1",
@@ -60,6 +93,67 @@ CASES = {
             },
         )
     ],
+    "cycles": [
+        (
+            {
+                # Three in a ring, two that see each other, and a face below include/.
+                "a/x.h": '\n#include "a/one/x.h"\n#include "a/one/y.h"\n',
+                "a/one/x.h": '#include "a/two/x.h"\n',
+                "a/one/y.h": "",
+                "a/two/x.h": '#include "a/x.h"\n#include "b/x.h"\n#include <vector>\n',
+                "b/x.h": '#include "b/y.h"\n#include "c/x.h"\n',
+                "b/y.h": "",
+                "b/z.cc": '#include "b/sub/x.h"\n',
+                "b/sub/x.cc": '#include "b/sub/x.h"\n#include "b/y.h"\n',
+                "b/sub/x.h": "",
+                "c/x.h": "",
+                "include/f/w.h": '#include "c/x.h"\n',
+                "c/w.cc": "#include <f/w.h>\n",
+            },
+            {"a/x.h:2", "a/one/x.h:1", "a/two/x.h:1", "b/z.cc:1", "b/sub/x.cc:2"}
+            | {"include/f/w.h:1", "c/w.cc:1"},
+        )
+    ],
+    "budgets": [
+        (
+            {
+                "base/a.h": "int x;\n" * (BUDGETS["base"] - 1),
+                "base/b.cc": "int x;\n",
+                "simulate/a.h": "int x;\n" * (BUDGETS["simulate"] - 1),
+                "simulate/b.cc": "int x;\nint y;\n",
+                # A sub-folder has a budget of its own.
+                "sync/a.cc": "int x;\n" * BUDGETS["sync"],
+                "sync/mix/a.cc": "int x;\n",
+                "sync/new/a.cc": "int x;\n",
+                "tests/sim/a.cc": "int x;\n" * 99999,
+            },
+            {"simulate", "sync/new"},
+        )
+    ],
+    "members": [
+        (
+            {
+                "a/fits.h": "class Fits {\n public:\n  void f(int a_);\n"
+                "  int g() { return g_; }\n"
+                "  Fits() : a_(1), b_{2} {}\n private:\n" + _some_members(25) + "};\n",
+                "a/many.h": "\nclass alignas(64) Many final : public B<int> {\n"
+                + _some_members(26) + "};\n",
+                # Counted on its own, not for the class around it.
+                "a/nested.h": "struct Outer {\n  int a_;\n  struct Inner {\n"
+                + _some_members(26)
+                + "  };\n"
+                "  Inner inner_;\n};\n",
+                "a/two.cc": "namespace {\nclass A {\n" + _some_members(20) + "};\n"
+                "class B {\n" + _some_members(20) + "};\n}\n",
+                "a/kinds.h": "template <class T>\nstruct Kinds {\n" + _some_members(16) + _KINDS
+                + "};\n",
+                "a/rail.h": "class Rail {\n" + _some_members(27) + "};\n",
+                "b/rail.h": "class Rail {\n" + _some_members(28) + "};\n",
+                "tests/many.h": "class Many {\n" + _some_members(26) + "};\n",
+            },
+            {"a/many.h:2", "a/nested.h:3", "a/kinds.h:1", "b/rail.h:1"},
+        )
+    ],
     "sizes": [
         (
             {
@@ -69,10 +163,13 @@ CASES = {
                 "a/fits.h": "int x;\n" * 250,
                 "a/wide.cc": "int y;\n//" + "-" * 99 + "\n//" + "-" * 98 + "\n",
                 "a/wide.py": "#" + "-" * 100 + "\n",
+                "a/wide.md": "-" * 120 + "\n" + "-" * 121 + "\n",
+                "a/table.md": "|" + "-" * 239 + "\n|" + "-" * 240 + "\n",
                 "a/f.cc": "namespace n {\n" + _function_of(70) + _function_of(71) + "}\n",
                 "tests/f.cc": _function_of(300),
             },
-            {"a/long.cc", "a/long.h", "a/wide.cc:2", "a/wide.py:1", "a/f.cc:72"},
+            {"a/long.cc", "a/long.h", "a/wide.cc:2", "a/wide.py:1", "a/f.cc:72"}
+            | {"a/wide.md:2", "a/table.md:2"},
         ),
         (
             {
@@ -138,16 +235,19 @@ CASES = {
                 "void S::open() {\n  p = std::make_unique<int>(1);\n}\n"
                 "void S::run() {\n  // set-up: once\n  v.reserve(1);\n  v->insert(2);\n"
                 "  bitmap.insert(3);\n}\n",
-                "sync/accumulator_fail.cc": "void f() {\n  if (bad) {\n"
+                "sync/mix/accumulator_fail.cc": "void f() {\n  if (bad) {\n"
                 "    // failure: the job ends.\n    end(\"x\" +\n        std::to_string(1));\n"
                 "    end(\"x\" +\n        std::to_string(1));\n  }\n}\n",
+                "sync/driver.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
+                "sync/free/clocks.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
+                "sync/rounds/windows.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
                 "sync/planner.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
-                "sync/accumulator_sum.cc": "void f(V& v) {\n  free(malloc(1));\n}\n",
+                "sync/rounds/lock_step.cc": "void f(V& v) {\n  free(malloc(1));\n}\n",
                 "tests/x_datapath.cc": "void f(V& v) {\n  v.push_back(1);\n}\n",
             },
             {f"transport/x_datapath.cc:{line}" for line in (2, 4, 5, 6, 7, 8, 9, 11, 12)}
-            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/accumulator_sum.cc:2"}
-            | {"sync/accumulator_fail.cc:7"},
+            | {"multicast/session.cc:4", "multicast/session.cc:14", "sync/rounds/lock_step.cc:2"}
+            | {"sync/mix/accumulator_fail.cc:7", "sync/driver.cc:2", "sync/free/clocks.cc:2"},
         )
     ],
     "folders": [
@@ -155,7 +255,19 @@ CASES = {
         (_without("sync/README.md"), {"sync/README.md"}),
         ({**_FULL, "cli/README.md": "x\n" * 61}, {"cli/README.md"}),
         ({**_FULL, "base/README.md": "x\n"}, {"base/README.md"}),
-        (_without("docs/decisions.md"), {"docs/decisions.md"}),
+        (_without("tools/perf/README.md"), {"tools/perf/README.md"}),
+        ({**_FULL, "sync/mix/README.md": "x\n" * 61}, {"sync/mix/README.md"}),
+        (_without("SECURITY.md"), {"SECURITY.md"}),
+        (
+            {
+                **_FULL,
+                "docs/decisions/0001-two.md": "x\n",
+                "docs/decisions/0002-long.md": "x\n" * 16,
+                "docs/decisions/third.md": "x\n",
+            },
+            {"docs/decisions/0001-two.md", "docs/decisions/0002-long.md"}
+            | {"docs/decisions/third.md"},
+        ),
         (_without("LICENSE"), {"LICENSE"}),
         ({**_FULL, "LICENSE": "MIT\n"}, {"LICENSE"}),
     ],
@@ -190,6 +302,27 @@ CASES = {
             },
             {"a/x.h:2", "a/y.h", "a/noend.py", "scripts/build:1"}
             | {"a/z.cc:1", "a/z.cc:2", "a/z.cc:3"},
+        )
+    ],
+    "generated": [
+        (
+            {
+                ".ninja_deps": "x",
+                "build/a.txt": "x",
+                "a/build/b.txt": "x",
+                "a/b.o": "x",
+                "a/.ninja_log": "x",
+                "build-asan/x": "x",
+                "CMakeCache.txt": "x",
+                "a/__pycache__/b.pyc": "x",
+                # A script, a header and a folder that only sound like it.
+                "scripts/build": "x",
+                "a/rebuild/b.cc": "x",
+                "a/core.h": "x",
+                "a/b.os": "x",
+            },
+            {".ninja_deps", "build/a.txt", "a/build/b.txt", "a/b.o", "a/.ninja_log"}
+            | {"build-asan/x", "CMakeCache.txt", "a/__pycache__/b.pyc"},
         )
     ],
     "layout": [

@@ -6,7 +6,8 @@ import pathlib
 import re
 
 FOLDERS = (
-    "base hwconf transport probes multicast sync include train plugins cli scripts tests bench docs"
+    "base hwconf store plan transport multicast probes sync simulate include train tools/papers"
+    " tools/perf plugins cli scripts tests bench docs"
 ).split()
 CPP_SUFFIXES = (".h", ".cc")
 TEXT_SUFFIXES = (".h", ".cc", ".py", ".sh", ".md", ".txt", ".cmake", ".json")
@@ -173,6 +174,76 @@ def functions(text):
                 header_start = at + 1
         elif not inside and (not stack or stack[-1] != _INLINE):
             header_start = at + 1
+    if stack:
+        raise UnbalancedBraces("a '{' is never closed")
+    return found
+
+
+_WITH_MEMBERS = ("class", "struct", "union")
+
+
+class Class:
+    """A class, struct or union with the names of its data members that end in an underscore."""
+
+    def __init__(self, line, name):
+        self.line = line
+        self.name = name
+        self.members = []
+
+
+_DATA_NAME = re.compile(r"(?<![\w.:])[A-Za-z]\w*_(?=[ \t\n]*(?:[,{\[:]|$))")
+
+
+def _data_members(statement):
+    """Names that a statement at class level declares, if it declares data."""
+    statement = _ACCESS.sub("", statement)
+    for nested in (r"\{[^{}]*\}", r"\([^()]*\)(?=[^<>]*>)|<[^<>;]*>", r"alignas\s*\([^()]*\)"):
+        count = 1
+        while count:
+            statement, count = re.subn(nested, " ", statement)
+    statement = re.sub(r"=[^,]*", "", statement)
+    if "(" in statement or re.match(r"\s*(?:using|friend|static|typedef)\b", statement):
+        return []
+    return _DATA_NAME.findall(statement.rstrip())
+
+
+def classes(text):
+    """Classes that are no function's own, nested ones too, in the order in which they end."""
+    code = without_preprocessor(without_comments(text))
+    line_at = _line_counter(code)
+    found = []
+    stack = []  # For every open brace: its Class, _PLAIN, _INLINE, or None for a function's.
+    start = 0
+    for match in re.finditer(r"[{};]", code):
+        at, char = match.start(), match.group(0)
+        inside = None in stack or _INLINE in stack
+        if char == "{":
+            header = _ACCESS.sub(lambda m: " " * len(m.group(0)), code[start:at])
+            entry = None if inside else _kind_of_brace(header, code[at - 1 : at])
+            container = _CONTAINER.match(_without_template(header))
+            if entry == "function":
+                entry = None
+            elif entry == _PLAIN and container and container.group(2) in _WITH_MEMBERS:
+                name = re.sub(r"alignas\s*\([^()]*\)", "", _without_template(header)).split()
+                line = line_at(start + len(header) - len(header.lstrip()))
+                entry = Class(line, name[1] if len(name) > 1 else "(no name)")
+            elif entry == _PLAIN and not container and any(isinstance(e, Class) for e in stack):
+                entry = _INLINE  # `int x_[] = {1};`
+            stack.append(entry)
+            if entry == _PLAIN or isinstance(entry, Class):
+                start = at + 1
+        elif char == "}":
+            if not stack:
+                raise UnbalancedBraces(f"line {line_at(at)}: a '}}' too many")
+            entry = stack.pop()
+            if isinstance(entry, Class):
+                found.append(entry)
+            if entry != _INLINE and None not in stack and _INLINE not in stack:
+                start = at + 1
+        elif not inside:
+            if stack and isinstance(stack[-1], Class):
+                stack[-1].members += _data_members(code[start:at])
+            start = at + 1
     if stack:
         raise UnbalancedBraces("a '{' is never closed")
     return found

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "transport/backends/open.h"
 #include "store/rendezvous.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 

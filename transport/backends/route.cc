@@ -61,11 +61,12 @@ int local_end(const addrinfo& entry, sockaddr_storage& local) noexcept {
   return good ? 0 : errno;
 }
 
-Route loopback_to(const std::string& store) {
+StoreRoute loopback_to(const std::string& store) {
   return {"lo", 0, true, "the store at " + store + " is on this host"};
 }
 
-Result<Route> interface_of(const std::string& store, const sockaddr* there, const sockaddr* local) {
+Result<StoreRoute> interface_of(const std::string& store, const sockaddr* there,
+                                const sockaddr* local) {
   if (is_loopback(there)) return loopback_to(store);
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) {
@@ -80,7 +81,7 @@ Result<Route> interface_of(const std::string& store, const sockaddr* there, cons
     return unavailable("the kernel's route to the store at " + store +
                        " starts from an address that is on no network interface but lo" + kRemedy);
   }
-  Route out;
+  StoreRoute out;
   out.interface = own->ifa_name;
   out.ipv4 = ipv4_of(local).value_or(0);
   out.why = same_host(there, local)
@@ -91,7 +92,7 @@ Result<Route> interface_of(const std::string& store, const sockaddr* there, cons
 
 }  // namespace
 
-Result<Route> route_to(const StoreAddress& store) {
+Result<StoreRoute> route_to(const StoreAddress& store) {
   const std::string name = to_string(store);
   if (store.kind == StoreAddress::Kind::unix_socket) return loopback_to(name);
   addrinfo hints{};

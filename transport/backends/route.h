@@ -9,7 +9,7 @@
 
 namespace selmcast {
 
-struct Route {
+struct StoreRoute {
   std::string interface;   ///< E.g. "eth0".
   std::uint32_t ipv4 = 0;  ///< This host's address on the way, host byte order; 0: it is IPv6.
   bool loopback = false;   ///< The store is on this host, under an address that no other reaches.
@@ -20,6 +20,6 @@ struct Route {
 /// is reached through that address's interface, loopback only under a loopback address or a path.
 /// Errors: bad_input for a host that does not resolve, unavailable when no route leads there or its
 /// interface cannot be told; with what to do.
-Result<Route> route_to(const StoreAddress& store);
+Result<StoreRoute> route_to(const StoreAddress& store);
 
 }  // namespace selmcast

@@ -62,7 +62,7 @@ Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
   if (!mapped) return mapped.error();
   const std::string name = "shm: rank " + std::to_string(decoded->rank);
   if (peer_of_rank_[decoded->rank] != nullptr) return bad_input(name + " is already connected");
-  if (rings_[decoded->rank].corrupt()) return failed(name + " has written nonsense into its ring");
+  if (rings_[decoded->rank].corrupt()) return failed(name + ": its ring is corrupt");
 
   RingControl& control = mapped->control(segment_.address.rank);
   std::uint64_t nobody = 0;
@@ -78,7 +78,7 @@ Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
   peer->rank = decoded->rank;
   if (peer->ring.corrupt()) {
     control.owner.store(0, std::memory_order_release);
-    return failed(name + " has written nonsense into its ring");
+    return failed(name + ": its ring is corrupt");
   }
   Peer* const known = peer.get();
   auto out = hand_out<detail::HandleKind::endpoint>(*this, peers_, std::move(peer));

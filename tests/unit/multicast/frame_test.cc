@@ -175,17 +175,18 @@ TEST(Frame, RandomFramesRoundTrip) {
     for (std::byte& b : payload) b = static_cast<std::byte>(random.below(256));
     const auto kind = static_cast<FrameKind>(1 + random.below(6));
     const bool data = kind == FrameKind::data;
-    const FrameHeader header{.kind = kind,
-                             .job = static_cast<std::uint32_t>(random()),
-                             .sender = static_cast<Rank>(random.below(65'536)),
-                             .stream = static_cast<std::uint16_t>(random()),
-                             .epoch = static_cast<std::uint32_t>(random()),
-                             .round = static_cast<std::uint32_t>(random()),
-                             .check = static_cast<std::uint32_t>(random()),
-                             .offset = data ? random() >> 16U : random(),
-                             .length = static_cast<std::uint16_t>(payload.size()),
-                             .flags = static_cast<std::uint16_t>(random()),
-                             .weight = data ? 1 + static_cast<std::uint32_t>(random.below(65'536)) : 1};
+    const FrameHeader header{
+        .kind = kind,
+        .job = static_cast<std::uint32_t>(random()),
+        .sender = static_cast<Rank>(random.below(65'536)),
+        .stream = static_cast<std::uint16_t>(random()),
+        .epoch = static_cast<std::uint32_t>(random()),
+        .round = static_cast<std::uint32_t>(random()),
+        .check = static_cast<std::uint32_t>(random()),
+        .offset = data ? random() >> 16U : random(),
+        .length = static_cast<std::uint16_t>(payload.size()),
+        .flags = static_cast<std::uint16_t>(random()),
+        .weight = data ? 1 + static_cast<std::uint32_t>(random.below(65'536)) : 1};
     const Bytes frame = encode(header, payload);
     const ParsedFrame parsed = parse_frame(frame, header.job);
     ASSERT_EQ(parsed.error, FrameError::none);

@@ -1,10 +1,11 @@
+#include "tools/papers/bsp.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tools/papers/bsp.h"
-#include "tools/papers/experiment.h"
 #include "tests/unit/plan/select_reference.h"
+#include "tools/papers/experiment.h"
 
 namespace selmcast {
 namespace {

@@ -1,7 +1,8 @@
+#include "tools/papers/fluid.h"
+
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "tools/papers/fluid.h"
 
 namespace selmcast {
 namespace {

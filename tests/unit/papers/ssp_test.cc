@@ -1,3 +1,5 @@
+#include "tools/papers/ssp.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "base/random.h"
 #include "tools/papers/experiment.h"
-#include "tools/papers/ssp.h"
 
 namespace selmcast {
 namespace {

@@ -1,4 +1,6 @@
 // How the two ends of a measurement find each other, where the machine does not let them.
+#include "tools/perf/channel.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +14,6 @@
 #include <thread>
 
 #include "base/unique_fd.h"
-#include "tools/perf/channel.h"
 
 namespace selmcast::perf {
 namespace {

@@ -1,7 +1,7 @@
 // Words of the axes mix and codec beyond those of policy_test.cc.
 #include <gtest/gtest.h>
 
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 namespace selmcast {
 namespace {
@@ -9,11 +9,11 @@ namespace {
 TEST(PolicyMix, AgeHasItsGamma) {
   const auto usual = parse_policy("select=selmcast:2 mix=age");
   ASSERT_TRUE(usual);
-  EXPECT_EQ(usual->mix, MixKind::age);
+  EXPECT_EQ(usual->mix.kind, MixKind::age);
   EXPECT_EQ(usual->round_mix(), MixKind::age);
-  EXPECT_EQ(usual->gamma, 0.9);
+  EXPECT_EQ(usual->mix.gamma, 0.9);
   EXPECT_TRUE(usual->notices.empty());  // What a bias is told about elsewhere.
-  EXPECT_EQ(parse_policy("mix=age:0.25 pace=periodic:3").value().gamma, 0.25);
+  EXPECT_EQ(parse_policy("mix=age:0.25 pace=periodic:3").value().mix.gamma, 0.25);
   for (const char* text : {"select=all", "select=selmcast:2", "select=random:2"}) {
     for (const char* rest :
          {" mix=age", " mix=age:1 codec=cast:bf16", " mix=age pace=periodic:4"}) {
@@ -27,19 +27,19 @@ TEST(PolicyMix, AgeHasItsGamma) {
 TEST(PolicyMix, StaleHasItsSteps) {
   const auto usual = parse_policy("mix=stale pace=periodic:4 codec=cast:bf16");
   ASSERT_TRUE(usual) << usual.error().message;
-  EXPECT_EQ(usual->late_steps, 1U);
+  EXPECT_EQ(usual->mix.late_steps, 1U);
   EXPECT_EQ(usual->round_mix(), MixKind::average);
   const auto late = parse_policy("pace=periodic:4 mix=stale:4");
   ASSERT_TRUE(late);
-  EXPECT_EQ(late->late_steps, 4U);
+  EXPECT_EQ(late->mix.late_steps, 4U);
   EXPECT_EQ(to_string(*late),
             "share=even select=all route=star pace=periodic:4 mix=stale:4 codec=identity "
             "order=fifo groups=rows");
 }
 
 TEST(PolicyMix, SlimMayHaveNoExplorer) {
-  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15,5").value().slim->every, 5U);
-  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15").value().slim->every, 20U);
+  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15,5").value().codec.slim->every, 5U);
+  EXPECT_EQ(parse_policy("slim codec=slim:0.3,0.15").value().codec.slim->every, 20U);
   EXPECT_TRUE(parse_policy("slim").value().notices.empty());
   const auto core_only = parse_policy("slim codec=slim:0.3,0.3");
   ASSERT_TRUE(core_only);

@@ -1,7 +1,7 @@
 // Words and programs of pace=ssp:s,eta: receivers selected as rounds begin.
 #include <gtest/gtest.h>
 
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 #include "plan/compile.h"
 
 namespace selmcast {
@@ -13,14 +13,12 @@ TEST(PolicyOnline, TheNameIsWhatItExpandsTo) {
   EXPECT_EQ(to_string(*policy),
             "share=even select=selmcast:2 route=star pace=ssp:4,0.75 mix=average codec=identity "
             "order=fifo groups=sender");
-  EXPECT_EQ(policy->pace, PaceKind::ssp);
-  EXPECT_EQ(policy->pace_steps, 4U);
-  EXPECT_EQ(policy->eta, 0.75);
+  EXPECT_EQ(policy->pace, (Pace{.kind = PaceKind::ssp, .slack = 4, .eta = 0.75}));
   EXPECT_TRUE(policy->free());
   EXPECT_EQ(to_string(*parse_policy(to_string(*policy))), to_string(*policy));
-  EXPECT_EQ(parse_policy("selmcast-ssp pace=ssp:2").value().eta, std::nullopt);
-  EXPECT_EQ(parse_policy("select=selmcast:3,5 pace=ssp:0,0").value().eta, 0.0);
-  EXPECT_EQ(parse_policy("select=selmcast:3 pace=ssp:0,1").value().eta, 1.0);
+  EXPECT_EQ(parse_policy("selmcast-ssp pace=ssp:2").value().pace.eta, std::nullopt);
+  EXPECT_EQ(parse_policy("select=selmcast:3,5 pace=ssp:0,0").value().pace.eta, 0.0);
+  EXPECT_EQ(parse_policy("select=selmcast:3 pace=ssp:0,1").value().pace.eta, 1.0);
 }
 
 TEST(PolicyOnline, SaysWhatToChange) {

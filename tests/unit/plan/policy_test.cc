@@ -1,10 +1,10 @@
-#include "plan/policy.h"
+#include "plan/axes/policy.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "plan/policy_coherence.h"
+#include "plan/axes/rules.h"
 
 namespace selmcast {
 namespace {
@@ -115,9 +115,9 @@ TEST(Policy, OnlyANamesReceiversAreLowered) {
     for (std::uint32_t n = 1; n <= 5; ++n) {
       const auto policy = parse_policy(name, n);
       ASSERT_TRUE(policy) << name << ", " << n << ": " << policy.error().message;
-      const auto wanted = parse_policy(name).value().p;
-      EXPECT_EQ(policy->p, std::min(wanted, n - 1)) << name;
-      EXPECT_EQ(policy->select == SelectKind::all, policy->p == 0) << name;
+      const auto wanted = parse_policy(name).value().select.p;
+      EXPECT_EQ(policy->select.p, std::min(wanted, n - 1)) << name;
+      EXPECT_EQ(policy->has(Trait::partial), policy->select.p > 0) << name;
       // What is left is a policy as a user may write it, and the same on every rank.
       EXPECT_EQ(canonical(to_string(*policy)), to_string(*policy)) << name;
       const bool lowered = wanted > n - 1;
@@ -133,7 +133,7 @@ TEST(Policy, OnlyANamesReceiversAreLowered) {
       }
     }
   }
-  EXPECT_EQ(parse_policy("selmcast mix=age", 2).value().p, 1U);
+  EXPECT_EQ(parse_policy("selmcast mix=age", 2).value().select.p, 1U);
   for (const char* text : {"select=selmcast:2", "select=random:2", "selmcast select=selmcast:2"}) {
     const auto refused = parse_policy(text, 2);
     ASSERT_FALSE(refused) << text;
@@ -217,7 +217,8 @@ TEST(Policy, SaysWhatToChange) {
       {"pace=stages", "only work together"},
       {"osp2 mix=average", "only work together, and mix=lgp is missing"},
       {"osp2 codec=cast:bf16", "and codec=split is missing"},
-      {"osp2 select=selmcast:2", "mix=lgp replaces a guess by the mean of all ranks"},
+      {"osp2 select=selmcast:2",
+       "mix=lgp needs select=all (it replaces a guess by the mean of all ranks)"},
       {"osp2 pace=stages:1.5", "pace=stages:s needs a share s from 0 to 1, found 'stages:1.5'"},
       {"osp2 pace=stages:", "pace=stages:s needs a share s"},
       {"selmcast:3",

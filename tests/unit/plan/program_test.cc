@@ -1,5 +1,3 @@
-#include "plan/compile.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "plan/compile.h"
 #include "tests/unit/plan/planned_rounds.h"
 
 namespace selmcast {
@@ -88,7 +87,7 @@ void check_round(const View& view, const Policy& policy, const Programs& program
     EXPECT_FALSE(has(all, rank));
     for (const auto receiver : all) heard[receiver].push_back(rank);
 
-    const bool unicast = policy.route == RouteKind::unicast;
+    const bool unicast = policy.has(Trait::unicast);
     EXPECT_EQ(round.multicast, !unicast && !round.receivers.empty());
     const auto copies = (unicast ? round.receivers.size() : 1) + round.patches.size();
     EXPECT_TRUE(all.empty() || within(view.tx_kbps[m], copies, round.rate));
@@ -99,7 +98,7 @@ void check_round(const View& view, const Policy& policy, const Programs& program
     EXPECT_TRUE(has(program.send_groups, round.group));
     for (const auto other : view.members) {
       const bool joined = has(programs.at(other).receive_groups, round.group);
-      const bool own_row = policy.groups == GroupKind::rows && other == rank;
+      const bool own_row = policy.has(Trait::row_groups) && other == rank;
       EXPECT_TRUE(joined == has(round.receivers, other) || own_row)
           << "rank " << other << " and group " << round.group;
     }
@@ -129,8 +128,9 @@ void check_programs(const View& view, const Policy& policy, const Programs& prog
     for (const auto& round : planned_rounds(program)) {
       below += round.below_p ? 1 : 0;
       EXPECT_EQ(round.below_p,
-                policy.p > 0 && reached(round).size() <
-                                    std::min<std::size_t>(policy.p, view.members.size() - 1));
+                policy.select.p > 0 &&
+                    reached(round).size() <
+                        std::min<std::size_t>(policy.select.p, view.members.size() - 1));
       for (const auto receiver : reached(round)) met.insert({rank, receiver});
     }
   }
@@ -144,7 +144,7 @@ void check_programs(const View& view, const Policy& policy, const Programs& prog
   for (std::size_t m = 0; m < view.members.size(); ++m) {
     for (const auto sender : view.members) {
       if (sender == view.members[m] || view.rx_kbps[m] == 0) continue;
-      if (policy.k_given && policy.k == 0) continue;
+      if (policy.has(Trait::unbounded)) continue;
       EXPECT_TRUE(met.count({sender, view.members[m]}) > 0);
     }
   }
@@ -165,7 +165,8 @@ TEST_P(EveryPolicy, RanksAgreeAndLoadsStayWithinTheLinks) {
     PlanHistory history;
     ASSERT_TRUE(compile(view, policy, view.members.front(), history).has_value());
     check_programs(view, policy, programs, history);
-    if (n == 1 || policy.select == SelectKind::random || policy.mix == MixKind::sgd) continue;
+    if (n == 1 || policy.select.kind == SelectKind::random || policy.has(Trait::gradients))
+      continue;
     EXPECT_GT(facts_of(view, policy).pair_age_worst, 0U);
   }
   EXPECT_GT(plans, 30);

@@ -22,7 +22,7 @@ struct SelectRow {
 
 std::vector<SelectRow> selects() {
   return {{.policy = "select=all", .all = true, .best_rate = false},
-          // A sender in its own row without uplink for a patch is counted instead (decisions.md).
+          // A sender in its own row without uplink for a patch is counted instead (decisions/0048).
           {.policy = "select=selmcast:P", .always_p = false, .best_rate = false},
           {.policy = "select=selmcast:P,0", .always_p = false},
           {.policy = "select=selmcast:P groups=sender", .always_p = false, .best_rate = false},

@@ -33,8 +33,8 @@ TEST(ServerPlan, OneServerSharesItsLinkAmongAll) {
 }
 
 TEST(ServerPlan, SeveralServersSplitTheSendersLink) {
-  // Servers are members 0 and 3. Member 1 sends to both: 300 / 2. Server 3 hears three shares of its
-  // own and one of the other's mean: 600 / 4.
+  // Servers are members 0 and 3. Member 1 sends to both: 300 / 2. Server 3 hears three shares of
+  // its own and one of the other's mean: 600 / 4.
   const auto plan = plan_servers(view_of({700, 300, 550, 650}, {700, 600, 600, 600}), 2);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->servers, (std::vector<std::uint32_t>{0, 3}));

@@ -1,8 +1,9 @@
+#include "store/protocol.h"
+
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "tests/unit/store/support.h"
-#include "store/protocol.h"
 
 namespace selmcast::store {
 namespace {

@@ -59,7 +59,7 @@ void control(Job& job) {
   }
 }
 
-/// Runs rounds under the plan in force, as the engine's driver does.
+/// Runs rounds under the plan in force, as the driver does.
 template <class Job>
 void driver(Job& job) {
   auto& model = Explorer::running();

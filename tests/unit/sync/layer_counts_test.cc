@@ -15,12 +15,12 @@ namespace layer_counts_test {
 using interleavings::Data;
 using interleavings::Explorer;
 
-/// What Driver and LayerRounds share between threads, for one or two layers.
+/// What HandOver and LockStep share between threads, for one or two layers.
 template <template <class> class Atomic>
 struct LayeredJob {
   std::array<LayerCounts<Atomic>, 2> layers;
   RoundOpening<Atomic> opening;
-  Atomic<std::uint32_t> pushed{0}, closed{0};  ///< Engine's: rounds.
+  Atomic<std::uint32_t> pushed{0}, closed{0};  ///< HandOver's: rounds.
   std::array<Data, 2> memory;                  ///< Of each layer.
   Data report;                                 ///< Of a round.
   std::uint32_t rounds = 1;
@@ -42,7 +42,7 @@ void await(Ready ready) {
   }
 }
 
-/// Engine::push_layer().
+/// HandOver::push_layer().
 template <class Job>
 void hand_over(Job& job, std::uint32_t round, std::size_t layer) {
   job.memory[layer].write(pushed_value(round, layer));
@@ -77,7 +77,7 @@ void application(Job& job) {
   }
 }
 
-/// The driver: LayerRounds::start_pushed() and close(), and Engine::end_round().
+/// The driver: what LockStep does as it begins, closes and ends layers of a round.
 template <class Job>
 void drive(Job& job) {
   auto& model = Explorer::running();

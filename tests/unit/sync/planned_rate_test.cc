@@ -1,12 +1,11 @@
 // The rate that a plan gives a rank in all, and when a device that can pace is told of it.
-#include "sync/rounds/epoch_state.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "bench/null_transport.h"
 #include "sync/driver.h"
+#include "sync/rounds/epoch_state.h"
 
 namespace selmcast {
 namespace {

@@ -133,7 +133,7 @@ TEST(StageExchange, FollowsThePublishedStages) {
   constexpr int steps = 40;
   for (const char* text : {"osp2 pace=stages:0.3", "osp2 pace=stages:0", "osp2 pace=stages:0.9"}) {
     const auto policy = parse_policy(text);
-    const double share = policy->stage_share.value();
+    const double share = policy->pace.first_share.value();
     std::vector<std::vector<double>> targets(n, std::vector<double>(d));
     SplitMix64 random(3);
     for (auto& target : targets) {

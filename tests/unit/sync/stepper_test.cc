@@ -188,7 +188,7 @@ TEST(Stepper, AllEndTogetherWithEverythingMerged) {
                                   "osp2 pace=stages:0.4",
                                   "osp2 pace=stages:1"};
   for (const char* const text : policies) {
-    const bool overlap = policy_of(text).pace == PaceKind::overlap;
+    const bool overlap = policy_of(text).has(Trait::overlapping);
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       const std::vector<std::uint32_t> steps =
           overlap ? std::vector<std::uint32_t>{40, 100, 7, 63} : std::vector<std::uint32_t>(4, 50);

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "transport/backends/open.h"
 #include "store/rendezvous.h"
+#include "transport/backends/open.h"
 
 namespace selmcast {
 namespace {
@@ -142,7 +142,7 @@ TEST_P(Workers, LayersAreHandedOverOneByOne) {
           at -= layers[l];
           std::fill_n(gradients.begin() + static_cast<std::ptrdiff_t>(at), layers[l],
                       value(worker.rank(), step, l));
-          worker.push_layer(l);
+          ASSERT_TRUE(worker.push_layer(l));
         }
         for (std::size_t l = 0; l < layers.size(); ++l) {
           ASSERT_TRUE(worker.wait_layer(l));
@@ -179,7 +179,7 @@ TEST_P(Workers, LayersAreHandedOverByFourThreadsAtTheSameTime) {
         for (std::size_t l = own; l < kLayers; l += kThreads) {
           std::fill_n(gradients.begin() + static_cast<std::ptrdiff_t>(2'000 * l), layers[l],
                       value(worker.rank(), step, l));
-          worker.push_layer(l);
+          if (!worker.push_layer(l)) good = false;
         }
         for (std::size_t l = own; l < kLayers; l += kThreads) {
           if (!worker.wait_layer(l)) good = false;
@@ -281,7 +281,8 @@ TEST_P(Workers, WithoutParametersThereAreNoRounds) {
   const double value = 1.0;
   for (const Error& error : {worker.wait().error(), worker.step().error(), worker.finish().error(),
                              worker.wait_layer(0).error(), worker.mean_of({&value, 1}, "x").error(),
-                             worker.publish("x", {}).error()}) {
+                             worker.publish("x", {}).error(), worker.push().error(),
+                             worker.push_layer(0).error(), worker.synchronize().error()}) {
     EXPECT_THAT(error.message, testing::HasSubstr("add_parameters() or add_layers() comes first"));
   }
   std::vector<float> parameters(kCount, 1.0F);

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <thread>
 
+#include "store/rendezvous.h"
 #include "train/report.h"
 #include "train/trace.h"
 #include "train/trainer.h"
 #include "training_support.h"
 #include "transport/backends/open.h"
-#include "store/rendezvous.h"
 
 namespace selmcast {
 namespace {

@@ -44,7 +44,7 @@ class LocalWorker final : public Worker {
     job_.parameters_[rank_] = parameters;
     return {};
   }
-  void push() override {}
+  Result<void> push() override { return {}; }
   Result<RoundReport> wait() override {
     job_.barrier_.arrive_and_wait();
     const ReceiverSets receivers = job_.schedule_(round_);
@@ -71,7 +71,7 @@ class LocalWorker final : public Worker {
   Result<void> add_layers(std::span<float>, std::span<const std::size_t>) override {
     return failed("no layers here");
   }
-  void push_layer(std::size_t) override {}
+  Result<void> push_layer(std::size_t) override { return failed("no layers here"); }
   Result<void> wait_layer(std::size_t) override { return failed("no layers here"); }
   Rank rank() const noexcept override { return rank_; }
   std::uint32_t world() const noexcept override {

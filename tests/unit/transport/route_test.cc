@@ -16,7 +16,7 @@ StoreAddress address_of(const std::string& text) {
   return out.value();
 }
 
-TEST(Route, AStoreOnThisHostIsReachedOverLoopback) {
+TEST(StoreRoute, AStoreOnThisHostIsReachedOverLoopback) {
   for (const std::string text : {"file:/tmp/store", "tcp://127.0.0.1:7000", "tcp://127.0.1.1:7000",
                                  "tcp://localhost:7000"}) {
     const auto route = route_to(address_of(text));
@@ -27,7 +27,7 @@ TEST(Route, AStoreOnThisHostIsReachedOverLoopback) {
   }
 }
 
-TEST(Route, AHostThatDoesNotResolveIsNamed) {
+TEST(StoreRoute, AHostThatDoesNotResolveIsNamed) {
   const auto route = route_to(address_of("tcp://no-such-host.invalid:7000"));
   ASSERT_FALSE(route);
   EXPECT_EQ(route.error().kind, ErrorKind::bad_input);

@@ -309,8 +309,10 @@ bool sets_up() {
   auto transport = open_verbs(config);
   if (!transport) return false;
   std::vector<std::byte> memory(4096);
-  const auto region = (*transport)->abilities().placed_receives->register_places(memory);
-  const auto joined = (*transport)->abilities().placed_receives->join_placed({1});
+  PlacedReceives* const receives = (*transport)->abilities().placed_receives;
+  if (receives == nullptr) return false;  // The device refused them, and does the rest.
+  const auto region = receives->register_places(memory);
+  const auto joined = receives->join_placed({1});
   return region && joined;
 }
 

@@ -1,7 +1,7 @@
 // Measurements on devices that fail, and what they leave behind.
+#include "tests/unit/verbs/support.h"
 #include "tools/perf/engines.h"
 #include "tools/perf/rig.h"
-#include "tests/unit/verbs/support.h"
 
 namespace selmcast::verbs_test {
 namespace {

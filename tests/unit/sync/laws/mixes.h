@@ -26,7 +26,7 @@ class Mixer {
   virtual void round(std::vector<Floats>& models, const Senders& heard) = 0;
 };
 
-/// What the engine does: a round of streams, which hold the mixed result afterwards.
+/// What the driver does: a round of streams, which hold the mixed result afterwards.
 class EngineRounds {
  public:
   struct How {
