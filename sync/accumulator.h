@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/large_array.h"
 #include "multicast/stream_shape.h"
 #include "sync/kernels.h"
 #include "sync/keyed_sums.h"
@@ -87,8 +88,8 @@ class Accumulator {
   std::optional<PairCredit> credit_;
   KeyedTail keyed_;
   const SenderTable* table_;  ///< Or null.
-  std::vector<float> sums_;
-  std::vector<std::int64_t> fixed_sums_;
+  LargeArray<float> sums_;
+  LargeArray<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;
 };
 

@@ -136,7 +136,6 @@ class Engine {
   // Frames.
   std::size_t poll_transport(TimePoint now) noexcept;
   void on_frames(const Completion& completion, TimePoint now) noexcept;
-  void on_frame(std::span<const std::byte> frame, TimePoint now) noexcept;
   void on_parsed(const ParsedFrame& frame, TimePoint now) noexcept;
   void on_checked(const ParsedFrame& frame, TimePoint now) noexcept;
   void on_data(const ParsedFrame& frame, TimePoint now) noexcept;

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "multicast/received_frames.h"
 #include "sync/engine.h"
 #include "sync/free/free_rounds.h"
 #include "sync/layers/layer_rounds.h"
@@ -11,9 +12,14 @@
 namespace selmcast {
 
 std::size_t Engine::progress(TimePoint now) noexcept {
-  if (failed_.load(std::memory_order_acquire) || port_ == nullptr) return 0;
+  if (port_ == nullptr) return 0;
+  if (failed_.load(std::memory_order_acquire)) {
+    port_->withdraw_all();  // The application may do with its parameters what it likes.
+    return 0;
+  }
   std::size_t done = read_mail();
   done += poll_transport(now);
+  if (failed_.load(std::memory_order_relaxed)) return done;
   if (free_ != nullptr) return done + progress_free(now);
   if (layers_ != nullptr) return done + progress_layers(now);
   if (!running_ && may_begin()) {
@@ -69,7 +75,10 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
     }
     // A `lost` completion only tells early what the store tells all ranks alike.
   }
-  if (lent > 0) transport_.post_receives({returns_.data(), lent});
+  if (lent > 0 && transport_.post_receives({returns_.data(), lent}).state == PostState::broken) {
+    fail(selmcast::failed("rank " + std::to_string(config_.self) + ": " + transport_.last_error() +
+                          "; it stood still for longer than the timeout"));
+  }
   if (puller_ != nullptr) {
     puller_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
   }
@@ -78,20 +87,12 @@ std::size_t Engine::poll_transport(TimePoint now) noexcept {
 }
 
 void Engine::on_frames(const Completion& completion, TimePoint now) noexcept {
-  if (completion.frame_bytes == 0) return;
-  for (std::uint32_t at = 0; at < completion.bytes; at += completion.frame_bytes) {
-    const std::uint32_t size = std::min(completion.frame_bytes, completion.bytes - at);
-    on_frame({completion.data + at, size}, now);
-  }
+  each_frame(completion, config_.job, [&](const ParsedFrame& frame) { on_parsed(frame, now); });
 }
 
 EpochState* Engine::epoch_of(std::uint32_t epoch) noexcept {
   if (pending_ != nullptr && pending_->program.epoch == epoch) return pending_.get();
   return current_.get();
-}
-
-void Engine::on_frame(std::span<const std::byte> bytes, TimePoint now) noexcept {
-  on_parsed(parse_frame(bytes, config_.job), now);
 }
 
 void Engine::on_parsed(const ParsedFrame& frame, TimePoint now) noexcept {

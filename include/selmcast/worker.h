@@ -91,7 +91,8 @@ class Worker {
 
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
-  /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
+  /// between two step() calls only the caller. Sent from in place
+  /// (over shared memory: see memory.h), but for mix=compensate, which
   /// keeps three copies, mix=lgp (six), mix=stale (one) and mix=cumulative (world + 4, and
   /// over verbs up to world - 1 more).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
