@@ -156,6 +156,28 @@ Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank ra
   }
 }
 
+Result<SharedParameters> shared_parameters(const RunOptions& options, Rank rank) {
+  auto seed = init_seed(options);
+  if (!seed) return std::move(seed).error();
+  auto count = parameter_count(options);
+  if (!count) return std::move(count).error();
+  auto memory = allocate(*count * sizeof(float));
+  if (!memory) return std::move(memory).error();
+  SharedParameters out{std::move(memory).value(), {}};
+  out.values = out.memory.floats(*count);
+  if (options.params_file.empty() || *seed) {
+    fill_parameters(out.values, rank, seed->value_or(0));
+    return out;
+  }
+  const auto loaded = load_safetensors(options.params_file);
+  if (!loaded) return loaded.error();
+  if (loaded->values.size() != *count) {
+    return bad_input(options.params_file + ": changed while it was read");
+  }
+  std::copy(loaded->values.begin(), loaded->values.end(), out.values.begin());
+  return out;
+}
+
 Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint32_t world) {
   if (options.links_file.empty()) return std::optional<LinkTable>();
   auto links = read_links(options.links_file, world);

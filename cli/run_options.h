@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "plan/axes/policy.h"
+#include "selmcast/memory.h"
 #include "selmcast/worker.h"
 
 namespace selmcast {
@@ -66,6 +68,12 @@ void fill_parameters(std::span<float> parameters, Rank rank, std::uint64_t seed)
 Result<std::uint64_t> parameter_count(const RunOptions& options);
 /// The initial parameters of a rank: --init, else the file's values, else --init seed:0.
 Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank rank);
+/// The same in memory that other ranks of this host read in place.
+struct SharedParameters {
+  SharedMemory memory;
+  std::span<float> values;  ///< In it.
+};
+Result<SharedParameters> shared_parameters(const RunOptions& options, Rank rank);
 /// The links table, if a file was named.
 Result<std::optional<LinkTable>> load_links(const RunOptions& options, std::uint32_t world);
 Duration timeout_of(const RunOptions& options);

@@ -151,17 +151,17 @@ Result<RankResult> run_rank(const RunOptions& options, const RankPlace& place) {
   drop_old_dump(options, place.rank);
   auto links = load_links(options, place.world);
   if (!links) return std::move(links).error();
-  auto parameters = initial_parameters(options, place.rank);
-  if (!parameters) return std::move(parameters).error();
+  const auto parameters = shared_parameters(options, place.rank);
+  if (!parameters) return parameters.error();
   auto worker = join_job(worker_config(options, place, std::move(links).value()), options.policy);
   if (!worker) return std::move(worker).error();
   print_joining(**worker, options.policy);
-  if (auto ok = (*worker)->add_parameters(*parameters); !ok) return ok.error();
+  if (auto ok = (*worker)->add_parameters(parameters->values); !ok) return ok.error();
   if (auto ok = agree_on_rounds(**worker, options.rounds); !ok) return ok.error();
-  auto result = run_rounds(**worker, options, *parameters);
+  auto result = run_rounds(**worker, options, parameters->values);
   if (!result) return std::move(result).error();
   if (!options.dump_folder.empty()) {
-    auto dumped = dump_parameters(options, place.rank, *parameters);
+    auto dumped = dump_parameters(options, place.rank, parameters->values);
     if (!dumped) return dumped.error();
   }
   result->transport = (*worker)->transport_name();

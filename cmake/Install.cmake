@@ -39,7 +39,7 @@ install(TARGETS selmcast_archive EXPORT selmcast-targets
 install(DIRECTORY include/selmcast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 # Those of base/ that the public headers include.
-install(FILES base/check.h base/result.h base/units.h
+install(FILES base/check.h base/result.h base/shared_memory.h base/unique_fd.h base/units.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/selmcast/base)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

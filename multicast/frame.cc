@@ -89,10 +89,13 @@ static FrameHeader peek_header(const std::byte* header) noexcept {
 }
 
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept {
+  if (frame.size() < kFrameHeaderBytes) return {FrameError::short_frame, {}, {}};
+  return parse_frame(frame.data(), frame.subspan(kFrameHeaderBytes), job);
+}
+
+ParsedFrame parse_frame(const std::byte* in, std::span<const std::byte> payload,
+                        std::uint32_t job) noexcept {
   const auto refuse = [](FrameError error) { return ParsedFrame{error, {}, {}}; };
-  if (frame.size() < kFrameHeaderBytes) return refuse(FrameError::short_frame);
-  const std::byte* in = frame.data();
-  const auto payload = frame.subspan(kFrameHeaderBytes);
   if (load_le<std::uint16_t>(in + kMagicAt) != kFrameMagic) return refuse(FrameError::magic);
   if (load_le<std::uint8_t>(in + kVersionAt) != kFrameVersion) return refuse(FrameError::version);
   if (!known_kind(load_le<std::uint8_t>(in + kKindAt))) return refuse(FrameError::kind);

@@ -118,6 +118,9 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
 /// Checks everything that needs no state: size, magic, version, kind, length against the real size,
 /// CRC, job. Not whether parameters match header.check. Hostile bytes are safe. Does not allocate.
 ParsedFrame parse_frame(std::span<const std::byte> frame, std::uint32_t job) noexcept;
+/// The same of a frame whose payload lies elsewhere; `header` are its 40 bytes.
+ParsedFrame parse_frame(const std::byte* header, std::span<const std::byte> payload,
+                        std::uint32_t job) noexcept;
 /// `count` frames missing from frame index `first` on.
 struct NackRange {
   std::uint32_t first = 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/wire.h"
@@ -89,6 +90,16 @@ SnapshotLocation FramePort::location(std::uint16_t stream, RegionId region,
                                      const std::byte* data) const noexcept {
   const auto* const tag = reinterpret_cast<const std::byte*>(&tags_[stream]);
   return {reads_->remote_memory(region, data), reads_->remote_memory(tags_region_.id(), tag)};
+}
+
+void FramePort::withdraw(Rank rank) noexcept {
+  ReadInPlace* const in_place = transport_.abilities().in_place;
+  if (in_place != nullptr && endpoints_[rank]) in_place->withdraw(endpoints_[rank].id());
+}
+
+void FramePort::withdraw_all() noexcept {
+  if (std::exchange(withdrawn_, true)) return;
+  for (Rank rank = 0; rank < world_; ++rank) withdraw(rank);
 }
 
 LocalSlice* FramePort::slices_of(std::uint32_t slot) noexcept {

@@ -67,6 +67,10 @@ class FramePort {
   /// Gives the rank up for good: frames to it are discarded, and on transports where a receiver
   /// that does not read holds up its senders, it holds up nobody any more.
   void disconnect(Rank rank) noexcept { endpoints_[rank].reset(); }
+  /// What was sent to the rank may change although it did not say that it has it.
+  void withdraw(Rank rank) noexcept;
+  /// The same for all ranks; does nothing from the second call on.
+  void withdraw_all() noexcept;
   Rank self() const noexcept { return self_; }
   std::uint32_t world() const noexcept { return world_; }
   std::uint32_t streams() const noexcept {
@@ -125,7 +129,7 @@ class FramePort {
   std::uint32_t data_slots_ = 0, control_slots_ = 0;
   std::vector<std::uint32_t> data_in_flight_;  ///< By stream.
   std::vector<std::uint16_t> stream_of_slot_;
-  bool broken_ = false;
+  bool broken_ = false, withdrawn_ = false;
   Arena arena_;  ///< Headers of data slots, then control frames.
   Region arena_region_;
   std::vector<LocalSlice> slices_;

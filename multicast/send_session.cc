@@ -189,6 +189,8 @@ void SendSession::settle(Rank rank, ReceiverState state) noexcept {
   deadlines_->release(rank);
   --lanes_[peer.lane].live;
   --unsettled_;
+  // One that gave up has said that it reads nothing more; one that was cut out is sent copies.
+  if (state == ReceiverState::evicted || state == ReceiverState::lost) port_.withdraw(rank);
   // The data may change from now on, and what is read of it is no round's.
   if (unsettled_ == 0 && port_.readable()) port_.set_tag(settings_.stream, 0);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 
+#include "multicast/received_frames.h"
 #include "multicast/selection_frame.h"
 #include "sync/free/free_windows.h"
 #include "sync/rounds/lock_step.h"
@@ -230,11 +231,15 @@ void Driver::accept(std::unique_ptr<EpochState> epoch) noexcept {
 // --- driver: frames ------------------------------------------------------------------------------
 
 std::size_t Driver::progress(TimePoint now) noexcept {
-  if (mail_.failed()) return 0;
+  if (mail_.failed()) {
+    port_->withdraw_all();  // The application may do with its parameters what it likes.
+    return 0;
+  }
   // A turn comes every few milliseconds unless the whole process is stopped.
   const Duration gap = now - std::exchange(last_turn_, now);
   std::size_t done = read_mail();
   done += poll_transport(now);
+  if (mail_.failed()) return done;
   if (gap > config_.timeout / 4) windows_->start_deadlines_anew(now);
   done += windows_->progress(now);
   port_->flush();
@@ -261,7 +266,11 @@ std::size_t Driver::poll_transport(TimePoint now) noexcept {
     }
     // A `lost` completion only tells early what the store tells all ranks alike.
   }
-  if (lent > 0) transport_.post_receives({returns_.data(), lent});
+  if (lent > 0 && transport_.post_receives({returns_.data(), lent}).state == PostState::broken) {
+    const auto self = std::to_string(config_.self);  // failure: ends the job
+    fail(selmcast::failed("rank " + self + ": " + transport_.last_error() +
+                          "; it stood still for longer than the timeout"));
+  }
   if (puller_ != nullptr) {
     puller_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
   }
@@ -269,14 +278,11 @@ std::size_t Driver::poll_transport(TimePoint now) noexcept {
 }
 
 void Driver::on_frames(const Completion& completion, TimePoint now) noexcept {
-  if (completion.frame_bytes == 0) return;
-  for (std::uint32_t at = 0; at < completion.bytes; at += completion.frame_bytes) {
-    const std::uint32_t size = std::min(completion.frame_bytes, completion.bytes - at);
-    const ParsedFrame frame = parse_frame({completion.data + at, size}, config_.job);
-    if (frame.error != FrameError::none || frame.header.sender >= config_.world) continue;
+  each_frame(completion, config_.job, [&](const ParsedFrame& frame) {
+    if (frame.error != FrameError::none || frame.header.sender >= config_.world) return;
     // A group that this rank both sends to and hears may loop its own frames back.
     if (frame.header.sender != config_.self) on_checked(frame, now);
-  }
+  });
 }
 
 void Driver::on_checked(const ParsedFrame& frame, TimePoint now) noexcept {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "selmcast/memory.h"
 #include "train/report.h"
 #include "train/trace.h"
 
@@ -27,13 +28,12 @@ class RankTraining {
         task_(task),
         options_(options),
         learner_(task, worker.rank()),
-        own_steps_(options.steps == 0 ? task.steps() : options.steps),
-        parameters_(task.initial_parameters()),
-        gradient_(parameters_.size()) {
+        own_steps_(options.steps == 0 ? task.steps() : options.steps) {
     report_.rank = worker.rank();
   }
 
   Result<void> run() {
+    if (auto made = allocate_memory(); !made) return made;
     if (auto added = register_memory(); !added) return added;
     begin_ = clock_.now();
     if (auto taken = take_snapshot(); !taken) return taken;
@@ -56,6 +56,20 @@ class RankTraining {
 
  private:
   bool layered() const { return options_.exchange == Exchange::layers; }
+
+  /// In memory that ranks of this host read in place.
+  Result<void> allocate_memory() {
+    const auto initial = task_.initial_parameters();
+    for (const bool gradient : {false, true}) {
+      auto made = allocate(initial.size() * sizeof(float));
+      if (!made) return std::move(made).error();
+      SharedMemory& memory = gradient ? gradient_memory_ : parameter_memory_;
+      memory = std::move(made).value();
+      (gradient ? gradient_ : parameters_) = memory.floats(initial.size());
+    }
+    std::copy(initial.begin(), initial.end(), parameters_.begin());
+    return {};
+  }
 
   Result<void> register_memory() {
     switch (options_.exchange) {
@@ -80,8 +94,8 @@ class RankTraining {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       if (under_way_) {
         if (auto ok = worker_.wait_layer(l); !ok) return at_round(ok.error());
-        descend(std::span(parameters_).subspan(at, layers_[l]),
-                std::span<const float>(gradient_).subspan(at, layers_[l]), rate_);
+        descend(std::span(parameters_).subspan(at, layers_[l]), gradient_.subspan(at, layers_[l]),
+                rate_);
       }
       at += layers_[l];
       then();
@@ -211,7 +225,11 @@ class RankTraining {
   Result<void> take_snapshot() {
     const auto rounds = static_cast<std::uint32_t>(report_.round_ms.size());
     const std::uint32_t done = nominal(steps_);
-    snapshots_.push_back({done / task_.rounds_per_epoch(), done, rounds, seconds(), parameters_});
+    snapshots_.push_back({done / task_.rounds_per_epoch(),
+                          done,
+                          rounds,
+                          seconds(),
+                          {parameters_.begin(), parameters_.end()}});
     const auto now = clock_.now();
     if (!options_.progress || now < next_progress_) return {};
     next_progress_ = now + kProgressPeriod;
@@ -224,11 +242,11 @@ class RankTraining {
   TrainerOptions options_;
   Learner learner_;
   std::uint32_t own_steps_;
-  std::vector<float> parameters_;
-  std::vector<float> gradient_;
-  std::vector<std::size_t> layers_;  ///< Elements of each, with Exchange::layers.
-  bool under_way_ = false;           ///< Layers were handed over and not taken back.
-  float rate_ = 0.0F;                ///< Of their step.
+  SharedMemory parameter_memory_, gradient_memory_;
+  std::span<float> parameters_, gradient_;  ///< In them.
+  std::vector<std::size_t> layers_;         ///< Elements of each, with Exchange::layers.
+  bool under_way_ = false;                  ///< Layers were handed over and not taken back.
+  float rate_ = 0.0F;                       ///< Of their step.
   TimePoint begin_{};
   std::uint32_t steps_ = 0;
   std::vector<Snapshot> snapshots_;

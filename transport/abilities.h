@@ -92,11 +92,25 @@ class Timestamps {
   ~Timestamps() = default;
 };
 
+/// What is sent from a SharedMemory (base/shared_memory.h) is read by its receivers where it lies,
+/// also after the send has completed: it must not change before they said that they need it no
+/// more, or it was withdrawn.
+class ReadInPlace {
+ public:
+  /// Data. Everything sent to this peer so far may change from now on. What the peer has not begun
+  /// to read it drops; if it was just reading, its post_receives() says `broken`, once.
+  virtual void withdraw(EndpointId peer) noexcept = 0;
+
+ protected:
+  ~ReadInPlace() = default;
+};
+
 /// Null: the transport has no such ability, here or as it was opened.
 struct Abilities {
   RemoteReads* reads = nullptr;
   PlacedReceives* placed_receives = nullptr;
   Pacing* pacing = nullptr;
+  ReadInPlace* in_place = nullptr;
   const Timestamps* timestamps = nullptr;
 };
 

@@ -123,6 +123,12 @@ struct Completion {
   std::byte* landed = nullptr;
   std::byte* room = nullptr;
   std::uint32_t landed_bytes = 0;
+  // receive, of frames that lie in the sender's memory (ReadInPlace); otherwise these are 0. `data`
+  // has only the first `head_bytes` of each frame, back to back, and `body` has what is left of
+  // each, `body_bytes` in all, back to back, too.
+  const std::byte* body = nullptr;
+  std::uint32_t head_bytes = 0;
+  std::uint32_t body_bytes = 0;
 
   /// Of a frame of `bytes` in `frame`, which took the receive `landing`.
   void set_landed(const LandingRequest& landing, std::byte* frame) noexcept {

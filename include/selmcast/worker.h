@@ -99,8 +99,9 @@ class Worker {
 
   /// Registers the parameters: once, before the first round, the same size on every rank. The
   /// memory stays the caller's; between push() and wait() only this library may touch it, and
-  /// between two step() calls only the caller. Sent from in place, but for mix=compensate, which
-  /// keeps three copies, mix=lgp (six) and mix=stale (one).
+  /// between two step() calls only the caller. Sent from in place (over shared memory: see
+  /// memory.h), but for mix=compensate, which keeps three copies, mix=lgp (six) and mix=stale
+  /// (one).
   virtual Result<void> add_parameters(std::span<float> parameters) = 0;
 
   /// Instead, for gradients that come layer by layer (mix=sgd pace=bsp, order=fifo or priority):

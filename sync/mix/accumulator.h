@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/large_array.h"
 #include "multicast/stream_shape.h"
 #include "plan/axes/policy.h"
 #include "sync/mix/kernels.h"
@@ -66,7 +67,10 @@ class Accumulator {
   /// Adds the own values to a frame, so that its sum may be sent from sums(), with its weight from
   /// weights(); finish() then leaves it alone. `sgd`, float32, not deterministic.
   void sum_up(std::uint32_t frame, const std::byte* sent) noexcept;
-  std::span<const float> sums() const noexcept { return sums_; }
+  /// Empty when deterministic.
+  std::span<const float> sums() noexcept {
+    return {sums_.data(), deterministic_ ? 0 : stream_bytes_ / bytes_of(element_)};
+  }
   const std::uint16_t* weights() const noexcept { return weights_.data(); }
 
   std::uint32_t contributors(std::uint32_t frame) const noexcept { return counts_[frame]; }
@@ -84,8 +88,8 @@ class Accumulator {
   bool deterministic_;
   WireElement element_;
   std::optional<PairCredit> credit_;
-  std::vector<float> sums_;
-  std::vector<std::int64_t> fixed_sums_;
+  LargeArray<float> sums_;
+  LargeArray<std::int64_t> fixed_sums_;
   std::vector<std::uint16_t> counts_;   ///< By frame: what was added.
   std::vector<std::uint16_t> weights_;  ///< And how many ranks are in it.
 };

@@ -228,6 +228,7 @@ void FaultyTransport::receive(const Completion& inner) noexcept {
 }
 
 void FaultyTransport::corrupt(Completion& completion) noexcept {
+  SELMCAST_CHECK(completion.head_bytes == 0, "only frames that were copied are corrupted");
   if (free_copies_.empty() || completion.bytes == 0 ||
       completion.bytes > capabilities_.max_request_bytes)
     return;

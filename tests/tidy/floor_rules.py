@@ -29,7 +29,7 @@ _PROJECT_FOLDERS = {folder.split("/")[0] for folder in FOLDERS} | {"selmcast"}
 # Lines of .h and .cc files that lie in a folder, its sub-folders not counted. A number may be
 # raised only by a commit that says why the folder needs the lines.
 BUDGETS = {
-    "base": 1000,
+    "base": 1200,
     "cli": 5300,
     "hwconf": 600,
     "include/selmcast": 200,
@@ -49,9 +49,9 @@ BUDGETS = {
     "tools/papers": 1500,
     "tools/perf": 2600,
     "train": 3900,
-    "transport": 800,
+    "transport": 900,
     "transport/backends": 600,
-    "transport/shm": 1500,
+    "transport/shm": 1900,
     "transport/sim": 1300,
     "transport/uring": 1500,
     "transport/verbs": 5400,

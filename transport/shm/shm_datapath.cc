@@ -7,7 +7,12 @@
 namespace selmcast::shm {
 namespace {
 
-constexpr std::uint32_t kTakesPerRing = 8;  ///< In a row, before the next sender has its turn.
+constexpr std::uint32_t kTakesPerRing = 8;  ///< In a poll, one sender after the other.
+
+/// What a request costs in a ring when its bodies are read in place.
+std::uint32_t bytes_in_place(const RequestShape& shape, const PlaceHeader& place) noexcept {
+  return static_cast<std::uint32_t>(sizeof place) + shape.frames * place.head_bytes;
+}
 
 }  // namespace
 
@@ -34,17 +39,25 @@ PostOutcome ShmTransport::post_sends(std::span<const SendRequest> requests) noex
 ShmTransport::Admission ShmTransport::admit(const SendRequest& request, Status& status) noexcept {
   RequestShape shape;
   status = measure(
-      request, capabilities_, [this](RegionId id) { return regions_.find(id); },
+      request, capabilities_,
+      [this](RegionId id) -> const std::span<const std::byte>* {
+        const RegisteredMemory* const found = regions_.find(id);
+        return found == nullptr ? nullptr : &found->memory;
+      },
       [](const LocalSlice&) {}, shape);
   // Also where so large a frame would not come about.
   if (request.frame_bytes > kFrameMax && status == Status::ok) status = Status::oversize;
   if (status == Status::ok) status = find_targets(request.destination);
   if (status != Status::ok) return Admission::refused;
-  if (!room_at_all_targets(shape.bytes)) return Admission::no_room;
   const bool to_group = request.destination.kind == Destination::Kind::group;
-  const std::uint32_t group = to_group ? uses_.find(request.destination.id)->group + 1 : 0;
+  const Outgoing out{
+      .request = request,
+      .shape = shape,
+      .group = to_group ? uses_.find(request.destination.id)->group + 1 : 0,
+      .place = place_of(request, shape, [this](RegionId id) { return regions_.find(id); })};
+  if (!room_at_all_targets(out)) return Admission::no_room;
   for (Peer* peer : targets_) {
-    if (peer->state == PeerState::open) copy_into(*peer, request, shape, group);
+    if (peer->state == PeerState::open) put_into(*peer, out);
   }
   if (!to_group && targets_.front()->state != PeerState::open) {
     status = Status::peer_lost;
@@ -96,8 +109,16 @@ bool ShmTransport::is_member(GroupUse& use, const Peer& peer) const noexcept {
   return member;
 }
 
-bool ShmTransport::room_at_all_targets(std::uint32_t bytes) noexcept {
+bool ShmTransport::reads_in_place(const Outgoing& out, const Peer& peer) const noexcept {
+  return out.place && has_mapped(peer.segment.control(segment_.address.rank),
+                                 segment_.address.nonce, out.place->slot);
+}
+
+bool ShmTransport::room_at_all_targets(const Outgoing& out) noexcept {
   for (Peer* peer : targets_) {
+    // A peer that maps the memory before it is written to only needs less.
+    const std::uint32_t bytes =
+        reads_in_place(out, *peer) ? bytes_in_place(out.shape, *out.place) : out.shape.bytes;
     const bool room = peer->ring.has_room(bytes);
     if (peer->ring.corrupt()) {
       give_up(*peer);
@@ -117,26 +138,46 @@ bool ShmTransport::room_at_all_targets(std::uint32_t bytes) noexcept {
   return true;
 }
 
-void ShmTransport::copy_into(Peer& peer, const SendRequest& request, const RequestShape& shape,
-                             std::uint32_t group) noexcept {
-  std::byte* at = peer.ring.begin(shape.bytes, shape.frame_bytes, group);
-  for (const LocalSlice& slice : request.slices) {
-    if (slice.bytes == 0) continue;
-    std::memcpy(at, slice.data, slice.bytes);
-    at += slice.bytes;
+void ShmTransport::put_into(Peer& peer, const Outgoing& out) noexcept {
+  const auto& slices = out.request.slices;
+  const bool in_place = reads_in_place(out, peer);
+  std::byte* at = nullptr;
+  if (in_place) {
+    at = peer.ring.begin(bytes_in_place(out.shape, *out.place), out.shape.frame_bytes, out.group,
+                         RecordHeader::kInPlace);
+    std::memcpy(at, &*out.place, sizeof *out.place);
+    at += sizeof *out.place;
+  } else {
+    at = peer.ring.begin(out.shape.bytes, out.shape.frame_bytes, out.group);
+  }
+  for (std::size_t s = 0; s < slices.size(); s += in_place ? 2 : 1) {
+    if (slices[s].bytes == 0) continue;
+    std::memcpy(at, slices[s].data, slices[s].bytes);
+    at += slices[s].bytes;
   }
   peer.ring.commit();
   peer.touched = true;
 }
 
 PostOutcome ShmTransport::post_receives(std::span<const ReceiveRequest> requests) noexcept {
+  PostOutcome out{static_cast<std::uint32_t>(requests.size()), PostState::accepted};
   for (const ReceiveRequest& request : requests) {
     const LentRecords::Released released = lent_.give_back(request.token);
+    if (std::exchange(lent_in_place_[request.token], std::uint8_t{0}) != 0 &&
+        rings_[released.ring].withdrawn(released.end)) {
+      out.state = PostState::broken;
+      last_lost_ = released.ring;
+      last_loss_ = "it gave this rank up while this rank was reading its parameters";
+    }
     if (!released.advanced) continue;
     rings_[released.ring].release_to(released.to);
     offer_room(released.ring);
   }
-  return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
+  return out;
+}
+
+void ShmTransport::withdraw(EndpointId peer) noexcept {
+  if (const auto* const known = peers_.find(peer)) (*known)->ring.withdraw();
 }
 
 std::size_t ShmTransport::poll(std::span<Completion> out) noexcept {
@@ -150,15 +191,20 @@ std::size_t ShmTransport::poll(std::span<Completion> out) noexcept {
 std::size_t ShmTransport::take_receives(std::span<Completion> out) noexcept {
   std::size_t count = 0;
   const auto world = static_cast<Rank>(rings_.size());
-  for (Rank i = 0; i < world && count < out.size(); ++i) {
-    const Rank sender = (next_ring_ + i) % world;
-    if (rings_[sender].corrupt()) continue;
-    std::uint32_t takes = 0;
-    while (takes < kTakesPerRing && count < out.size() && take_one(sender, out[count])) {
-      ++count;
-      ++takes;
+  // In turns, since senders are about equally far: what is added to the same place lies in the
+  // cache when the next one is.
+  for (std::uint32_t take = 0; take < kTakesPerRing; ++take) {
+    const std::size_t before = count;
+    for (Rank i = 0; i < world && count < out.size(); ++i) {
+      const Rank sender = (next_ring_ + i) % world;
+      if (rings_[sender].corrupt()) continue;
+      if (take_one(sender, out[count])) {
+        ++count;
+      } else {
+        offer_room(sender);
+      }
     }
-    if (takes < kTakesPerRing) offer_room(sender);
+    if (count == before) break;
   }
   next_ring_ = (next_ring_ + 1) % world;
   return count;
@@ -170,32 +216,46 @@ bool ShmTransport::take_one(Rank sender, Completion& out) noexcept {
     Record record;
     const RingConsumer::Take take = ring.take(record);
     if (take == RingConsumer::Take::none) return false;
-    if (take == RingConsumer::Take::corrupt) {
-      Peer* peer = peer_of_rank_[sender];
-      if (peer != nullptr && peer->state == PeerState::open) {
-        give_up(*peer);
-        last_loss_ = "it wrote nonsense into its ring";
-      }
+    const bool in_place = record.place.head_bytes != 0;
+    const std::byte* const body = in_place && take == RingConsumer::Take::record
+                                      ? imports_.find(sender, record.place)
+                                      : nullptr;
+    if (take == RingConsumer::Take::corrupt || (in_place && body == nullptr)) {
+      lost_its_mind(sender);
       return false;
     }
     const std::uint32_t token = lent_.lend(sender, record.end);
-    if (record.group != 0 && !joined(record.group - 1)) {
-      // Sent before its sender saw that this rank had left.
+    if ((record.group != 0 && !joined(record.group - 1)) ||
+        (in_place && ring.withdrawn(record.end))) {
+      // Sent before its sender saw that this rank had left; or taken back before it was read.
       const ReceiveRequest unwanted{token};
       post_receives({&unwanted, 1});
       continue;
     }
+    lent_in_place_[token] = in_place ? 1 : 0;
     out = {};
     out.kind = Completion::Kind::receive;
     out.token = token;
     out.bytes = record.bytes;
     out.frame_bytes = record.frame_bytes;
     out.data = record.data;
-    counters_.received_frames += std::max(frames_in(record.bytes, record.frame_bytes), 1U);
-    counters_.received_bytes += record.bytes;
+    out.body = body;
+    out.head_bytes = record.place.head_bytes;
+    out.body_bytes = record.place.body_bytes;
+    const std::uint32_t bytes = record.bytes + record.place.body_bytes;
+    counters_.received_frames += std::max(frames_in(bytes, record.frame_bytes), 1U);
+    counters_.received_bytes += bytes;
     return true;
   }
   return false;
+}
+
+void ShmTransport::lost_its_mind(Rank sender) noexcept {
+  rings_[sender].poison();
+  Peer* const peer = peer_of_rank_[sender];
+  if (peer == nullptr || peer->state != PeerState::open) return;
+  give_up(*peer);
+  last_loss_ = "it wrote nonsense into its ring";
 }
 
 bool ShmTransport::joined(std::uint32_t group) const noexcept {
@@ -250,6 +310,10 @@ void ShmTransport::look_at_peers(TimePoint now) noexcept {
     } else if (pidfds_[i].fd >= 0 && pidfds_[i].revents != 0) {
       give_up(peer);
       last_loss_ = "its process ended";
+    } else {
+      // set-up: once for each piece of memory that the peer offers
+      imports_.look(peer.address, peer.segment.header(), segment_.control(peer.rank),
+                    lent_.any(peer.rank));
     }
   }
 }

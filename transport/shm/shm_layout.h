@@ -22,6 +22,14 @@
 //   group_version  the owner changes `groups` relaxed, then adds 1 sc; senders load acquire and
 //   then
 //         read `groups` relaxed.
+//   exports_used  the owner stores release after it filled the entries below; peers load acquire.
+//   mapped  the receiver stores relaxed, the sender loads relaxed: a fact about the receiver's
+//   address
+//         space, which publishes nothing.
+//   withdrawn  the sender stores it seq_cst, then has a seq_cst fence, then lets its memory change.
+//   The
+//         receiver reads that memory, then has an acquire fence, then loads it relaxed: one that
+//         does not see the withdrawal read what was there before (a sequence lock).
 //   state  the owner stores release; peers load acquire (nothing but the word itself is published).
 //   owner  a sender takes the ring by compare-exchange acquire and gives it up by a release store:
 //         the next sender of that rank sees the last tail.
@@ -34,9 +42,11 @@
 namespace selmcast::shm {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x3130'4D48'5343'4D53;
-inline constexpr std::uint32_t kSegmentVersion = 1;
+inline constexpr std::uint32_t kSegmentVersion = 2;
 inline constexpr std::uint32_t kWorldMax = 256;
 inline constexpr std::uint32_t kGroupSlots = 1024;
+/// Pieces of shared memory that a rank offers its peers, ever; what is sent from others is copied.
+inline constexpr std::uint32_t kExportsMax = 16;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kLine = 64;
 
@@ -51,6 +61,13 @@ enum class OwnerState : std::uint32_t { open = 1, closed = 2 };
 
 inline constexpr std::uint32_t kAwake = 0;
 inline constexpr std::uint32_t kAsleep = 1;
+
+/// Memory of the owner that peers may map, by /proc/PID/fd/FD.
+struct Export {
+  std::uint64_t inode = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t fd = 0;
+};
 
 struct SegmentHeader {
   // Written once before the address is given away, constant afterwards.
@@ -69,14 +86,21 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> group_version{0};
   std::atomic<std::uint32_t> groups_used{0};  ///< Slots at and beyond it are empty.
 
+  alignas(kLine) std::atomic<std::uint32_t> exports_used{0};
+  Export exports[kExportsMax] = {};  ///< Constant once counted.
+
   alignas(
       kLine) std::atomic<std::uint32_t> groups[kGroupSlots] = {};  ///< Joined index + 1; 0 empty.
 };
 
 struct RingControl {
   alignas(kLine) std::atomic<std::uint64_t> tail{0};  ///< Bytes ever written; by the sender.
+  /// By the sender: records in place that end here or before must not be read any more.
+  std::atomic<std::uint64_t> withdrawn{0};
   alignas(kLine) std::atomic<std::uint64_t> head{0};  ///< Bytes ever released; by the receiver.
   std::atomic<std::uint32_t> room_wanted{0};
+  /// By the receiver: half of the nonce of the sender whose exports it mapped, then a bit for each.
+  std::atomic<std::uint64_t> mapped{0};
   alignas(kLine) std::atomic<std::uint64_t> owner{0};  ///< Nonce of the sender's transport; 0 none.
 };
 

@@ -1,8 +1,24 @@
 #include "transport/shm/shm_ring.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace selmcast::shm {
+namespace {
+
+/// Whether the frames that a record in place speaks of can be cut out of it: each has a head and a
+/// body, all of one size but the last, which may be shorter.
+bool fits_together(const RecordHeader& record, const PlaceHeader& place) noexcept {
+  if (place.head_bytes == 0 || record.frame_bytes <= place.head_bytes) return false;
+  const std::uint64_t heads = record.bytes - sizeof(PlaceHeader);
+  const std::uint64_t body = record.frame_bytes - place.head_bytes;
+  const std::uint64_t most = heads / place.head_bytes * body;
+  return heads % place.head_bytes == 0 && place.body_bytes <= most &&
+         place.body_bytes > most - std::min(body, most) && heads + most <= kRequestMax;
+}
+
+}  // namespace
 
 RingProducer::RingProducer(RingControl* control, std::byte* memory, std::uint32_t capacity) noexcept
     : control_(control), memory_(memory), capacity_(capacity) {
@@ -18,18 +34,18 @@ void RingProducer::refresh(std::uint64_t head) noexcept {
   if (!corrupt_) head_ = head;
 }
 
-std::byte* RingProducer::begin(std::uint32_t bytes, std::uint32_t frame_bytes,
-                               std::uint32_t group) noexcept {
+std::byte* RingProducer::begin(std::uint32_t bytes, std::uint32_t frame_bytes, std::uint32_t group,
+                               std::uint32_t kind) noexcept {
   const std::uint64_t record = record_bytes(bytes);
   std::uint64_t at = tail_ & (capacity_ - 1);
   next_ = tail_ + record;
   if (record > capacity_ - at) {
-    const RecordHeader skip{0, 0, 0, 1, 0};
+    const RecordHeader skip{0, 0, 0, RecordHeader::kPadding, 0};
     std::memcpy(memory_ + at, &skip, sizeof skip);
     next_ += capacity_ - at;
     at = 0;
   }
-  const RecordHeader header{bytes, frame_bytes, group, 0, 0};
+  const RecordHeader header{bytes, frame_bytes, group, kind, 0};
   std::memcpy(memory_ + at, &header, sizeof header);
   return memory_ + at + sizeof header;
 }
@@ -46,7 +62,7 @@ RingConsumer::Take RingConsumer::take(Record& out) noexcept {
     tail_ = tail;
   }
   RecordHeader next = header();
-  if (next.padding == 1) {
+  if (next.kind == RecordHeader::kPadding) {
     const std::uint64_t to_end = capacity_ - (read_ & (capacity_ - 1));
     // A producer publishes the padding together with the record behind it.
     if (to_end == capacity_ || unread() <= to_end) return broken();
@@ -54,14 +70,22 @@ RingConsumer::Take RingConsumer::take(Record& out) noexcept {
     next = header();
   }
   const std::uint64_t size = record_bytes(next.bytes);
-  const bool fits = next.padding == 0 && next.bytes <= kRequestMax && size <= unread() &&
-                    size <= capacity_ - (read_ & (capacity_ - 1));
-  const bool framed = next.frame_bytes <= kFrameMax && (next.frame_bytes > 0) == (next.bytes > 0) &&
-                      next.frame_bytes <= next.bytes;
-  if (!fits || !framed) return broken();
+  const bool fits = next.bytes <= kRequestMax && size <= unread() &&
+                    size <= capacity_ - (read_ & (capacity_ - 1)) && next.frame_bytes <= kFrameMax;
+  if (!fits) return broken();
   out.data = memory_ + (read_ & (capacity_ - 1)) + sizeof(RecordHeader);
   out.bytes = next.bytes;
   out.frame_bytes = next.frame_bytes;
+  out.place = {};
+  if (next.kind == RecordHeader::kInPlace && next.bytes > sizeof(PlaceHeader)) {
+    out.place = header<PlaceHeader>(sizeof(RecordHeader));
+    if (!fits_together(next, out.place)) return broken();
+    out.data += sizeof(PlaceHeader);
+    out.bytes -= static_cast<std::uint32_t>(sizeof(PlaceHeader));
+  } else if (next.kind != RecordHeader::kPlain || next.frame_bytes > next.bytes ||
+             (next.frame_bytes > 0) != (next.bytes > 0)) {
+    return broken();
+  }
   out.group = next.group;
   read_ += size;
   out.end = read_;
@@ -92,7 +116,7 @@ LentRecords::Released LentRecords::give_back(std::uint32_t token) noexcept {
                  "post_receives() with a token that is not lent");
   const std::uint32_t ring = slots_[token].ring;
   slots_[token].returned = true;
-  Released out{ring, false, 0};
+  Released out{ring, false, 0, slots_[token].end};
   while (first_[ring] != kNone && slots_[first_[ring]].returned) {
     const std::uint32_t done = first_[ring];
     Slot& slot = slots_[done];

@@ -6,6 +6,7 @@
 // before the ring's end is preceded by a padding record.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,11 +20,24 @@ namespace selmcast::shm {
 struct RecordHeader {
   std::uint32_t bytes = 0;
   std::uint32_t frame_bytes = 0;
-  std::uint32_t group = 0;    ///< Index + 1; 0 for a request to one endpoint.
-  std::uint32_t padding = 0;  ///< 1: skip to the ring's end.
+  std::uint32_t group = 0;  ///< Index + 1; 0 for a request to one endpoint.
+  std::uint32_t kind = 0;
   std::uint64_t reserved = 0;
+
+  static constexpr std::uint32_t kPlain = 0, kPadding = 1;  ///< Padding: skip to the ring's end.
+  static constexpr std::uint32_t kInPlace = 2;  ///< A PlaceHeader, then the head of each frame.
 };
 static_assert(sizeof(RecordHeader) == 24);
+
+/// Where the frames of a record lie behind their heads: in memory that their sender exports.
+struct PlaceHeader {
+  std::uint64_t offset = 0;
+  std::uint32_t slot = 0;        ///< Of SegmentHeader::exports.
+  std::uint32_t head_bytes = 0;  ///< Of each frame, in the record.
+  std::uint32_t body_bytes = 0;  ///< Of all frames together, there.
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(PlaceHeader) == 24);
 
 constexpr std::uint64_t record_bytes(std::uint32_t payload) noexcept {
   return round_up(sizeof(RecordHeader) + payload, kLine);
@@ -56,12 +70,19 @@ class RingProducer {
     return corrupt_ || free_bytes() >= needed(bytes);
   }
   /// Where to put the request's bytes. Needs has_room(bytes).
-  std::byte* begin(std::uint32_t bytes, std::uint32_t frame_bytes, std::uint32_t group) noexcept;
+  std::byte* begin(std::uint32_t bytes, std::uint32_t frame_bytes, std::uint32_t group,
+                   std::uint32_t kind = RecordHeader::kPlain) noexcept;
   /// Publishes what begin() prepared.
   void commit() noexcept {
     tail_ = next_;
     // seq_cst: pairs with the consumer's loads of tail, acquire in take() and seq_cst before sleep.
     control_->tail.store(tail_, std::memory_order_seq_cst);
+  }
+  /// Memory that the records so far lie in may change from now on.
+  void withdraw() noexcept {
+    control_->withdrawn.store(tail_, std::memory_order_seq_cst);
+    // See `withdrawn` in shm_layout.h.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
  private:
@@ -89,6 +110,9 @@ struct Record {
   std::uint32_t frame_bytes = 0;
   std::uint32_t group = 0;
   std::uint64_t end = 0;  ///< Position to release the ring up to.
+  /// With head_bytes not 0: `data` has the frames' heads only, and `place` is not checked yet
+  /// against what its sender exports.
+  PlaceHeader place;
 };
 
 /// The receiving end. One thread. Survives any content of control and memory.
@@ -113,6 +137,14 @@ class RingConsumer {
     return corrupt_ || read_ == control_->tail.load(std::memory_order_seq_cst);
   }
   bool corrupt() const noexcept { return corrupt_; }
+  /// What was taken made no sense to the caller.
+  void poison() noexcept { corrupt_ = true; }
+  /// Whether the sender took back what a record in place, which ends at `end`, lies in. To be asked
+  /// before and after it is read.
+  bool withdrawn(std::uint64_t end) const noexcept {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return control_->withdrawn.load(std::memory_order_relaxed) >= end;
+  }
 
   /// Gives everything before `position` (an `end` of a taken record) back to the producer.
   void release_to(std::uint64_t position) noexcept {
@@ -141,9 +173,10 @@ class RingConsumer {
     return Take::corrupt;
   }
   /// Own copy of the header at the read position: the producer might change it after the checks.
-  RecordHeader header() const noexcept {
-    RecordHeader out;
-    std::memcpy(&out, memory_ + (read_ & (capacity_ - 1)), sizeof out);
+  template <class Header = RecordHeader>
+  Header header(std::size_t behind = 0) const noexcept {
+    Header out;
+    std::memcpy(&out, memory_ + (read_ & (capacity_ - 1)) + behind, sizeof out);
     return out;
   }
 
@@ -172,7 +205,8 @@ class LentRecords {
   struct Released {
     std::uint32_t ring = 0;
     bool advanced = false;
-    std::uint64_t to = 0;  ///< With `advanced`: the ring is free up to here.
+    std::uint64_t to = 0;   ///< With `advanced`: the ring is free up to here.
+    std::uint64_t end = 0;  ///< Of the record itself.
   };
   /// Takes a token back. CHECKs that it is lent.
   Released give_back(std::uint32_t token) noexcept;

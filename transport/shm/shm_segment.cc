@@ -61,9 +61,9 @@ std::uint64_t pid_namespace() noexcept {
   return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-Mapping map_fd(int fd, std::size_t offset, std::size_t bytes, int flags) noexcept {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
-                    static_cast<off_t>(offset));
+Mapping map_fd(int fd, std::size_t offset, std::size_t bytes, int flags,
+               int protection = PROT_READ | PROT_WRITE) noexcept {
+  void* at = ::mmap(nullptr, bytes, protection, MAP_SHARED | flags, fd, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return {};
   ::madvise(at, bytes, MADV_DONTFORK);
   return {at, bytes};
@@ -104,6 +104,10 @@ Result<void> check_addresses(const SegmentAddress& own, const SegmentAddress& pe
 Error gone(const SegmentAddress& peer, const std::string& why) {
   return failed("shm: rank " + std::to_string(peer.rank) + " (process " + std::to_string(peer.pid) +
                 ") is gone: " + why);
+}
+
+std::string path_of(std::uint32_t pid, std::uint64_t fd) {
+  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
 }
 
 bool sealed_with_size(int fd, std::size_t bytes) noexcept {
@@ -242,7 +246,7 @@ Result<PeerSegment> map_peer(const SegmentAddress& own, const SegmentAddress& pe
     if (!out.pidfd) return gone(peer, text_of(errno));
   }
   if (start_time_of(peer.pid) != peer.start_time) return gone(peer, "its process ended");
-  const std::string path = "/proc/" + std::to_string(peer.pid) + "/fd/" + std::to_string(peer.fd);
+  const std::string path = path_of(peer.pid, peer.fd);
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) {
     if (errno == EACCES || errno == EPERM) {
@@ -263,6 +267,14 @@ Result<PeerSegment> map_peer(const SegmentAddress& own, const SegmentAddress& pe
   }
   if (!describes(out.header(), peer)) return gone(peer, "its segment is another transport's");
   return out;
+}
+
+Mapping map_export(const SegmentAddress& peer, const Export& what) {
+  const UniqueFd fd(::open(path_of(peer.pid, what.fd).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!fd || ::fstat(fd.get(), &info) != 0 || info.st_ino != what.inode) return {};
+  if (!sealed_with_size(fd.get(), what.bytes)) return {};
+  return map_fd(fd.get(), 0, what.bytes, MAP_POPULATE, PROT_READ);
 }
 
 }  // namespace selmcast::shm

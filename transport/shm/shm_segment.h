@@ -76,4 +76,8 @@ struct PeerSegment {
 /// (host, job, world), failed when the peer is gone or its segment is not what the address says.
 Result<PeerSegment> map_peer(const SegmentAddress& own, const SegmentAddress& peer);
 
+/// Maps, for reading, what the peer exports. Nothing when it cannot be had any more or is not what
+/// the export says, or this process has no room for it: then it does without.
+Mapping map_export(const SegmentAddress& peer, const Export& what);
+
 }  // namespace selmcast::shm

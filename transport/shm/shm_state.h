@@ -13,6 +13,7 @@
 #include "transport/handle_table.h"
 #include "transport/request_shape.h"
 #include "transport/send_ledger.h"
+#include "transport/shm/shm_in_place.h"
 #include "transport/shm/shm_ring.h"
 #include "transport/shm/shm_segment.h"
 #include "transport/transport.h"
@@ -25,7 +26,7 @@ inline constexpr std::uint32_t kSlicesMax = 64;
 /// How often peers are looked at: what a death costs to be noticed, at most, in poll() or wait().
 inline constexpr Duration kLivenessEvery = std::chrono::milliseconds(5);
 
-class ShmTransport final : public Transport {
+class ShmTransport final : public Transport, private ReadInPlace {
  public:
   ShmTransport(OwnSegment segment, std::uint32_t world);
   ~ShmTransport() override;
@@ -40,6 +41,7 @@ class ShmTransport final : public Transport {
   std::size_t poll(std::span<Completion> out) noexcept override;
   void wait(Duration at_most) noexcept override;
   void wake() noexcept override;
+  void withdraw(EndpointId peer) noexcept override;
 
   TransportCounters counters() const noexcept override { return counters_; }
   std::string last_error() const override;
@@ -50,6 +52,7 @@ class ShmTransport final : public Transport {
  private:
   enum class PeerState : std::uint8_t { open, closed, dying, lost };
   struct Peer {
+    SegmentAddress address;
     PeerSegment segment;
     RingProducer ring;
     EndpointId id = 0;
@@ -75,23 +78,31 @@ class ShmTransport final : public Transport {
     std::uint32_t uses = 0;  ///< 0: the slot is free.
   };
   enum class Admission : std::uint8_t { sent, refused, no_room };
+  /// A request on its way into rings.
+  struct Outgoing {
+    const SendRequest& request;
+    RequestShape shape;
+    std::uint32_t group = 0;           ///< Index + 1; 0 for one peer.
+    std::optional<PlaceHeader> place;  ///< For peers that have mapped it.
+  };
 
   // shm_transport.cc
   void publish(std::uint32_t slot) noexcept;
   Result<std::uint32_t> slot_for(std::uint32_t group);
   void leave(const GroupUse& use) noexcept;
-  void disconnect(const Peer& peer) noexcept;
+  void disconnect(Peer& peer) noexcept;
 
   // shm_datapath.cc
   Admission admit(const SendRequest& request, Status& status) noexcept;
   Status find_targets(const Destination& to) noexcept;
   bool is_member(GroupUse& use, const Peer& peer) const noexcept;
-  bool room_at_all_targets(std::uint32_t bytes) noexcept;
-  static void copy_into(Peer& peer, const SendRequest& request, const RequestShape& shape,
-                        std::uint32_t group) noexcept;
+  bool reads_in_place(const Outgoing& out, const Peer& peer) const noexcept;
+  bool room_at_all_targets(const Outgoing& out) noexcept;
+  void put_into(Peer& peer, const Outgoing& out) noexcept;
   std::size_t take_losses(std::span<Completion> out) noexcept;
   std::size_t take_receives(std::span<Completion> out) noexcept;
   bool take_one(Rank sender, Completion& out) noexcept;
+  void lost_its_mind(Rank sender) noexcept;
   bool joined(std::uint32_t group) const noexcept;
   void offer_room(Rank sender) noexcept;
   void give_up(Peer& peer) noexcept;
@@ -102,7 +113,7 @@ class ShmTransport final : public Transport {
   OwnSegment segment_;
   TransportCounters counters_;
 
-  HandleTable<std::span<const std::byte>> regions_;
+  HandleTable<RegisteredMemory> regions_;
   HandleTable<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> connected_;  ///< Those of peers_.
   std::vector<pollfd> pidfds_;    ///< Parallel to connected_.
@@ -112,6 +123,8 @@ class ShmTransport final : public Transport {
 
   std::vector<RingConsumer> rings_;  ///< By sender's rank.
   LentRecords lent_;
+  Imports imports_;
+  std::vector<std::uint8_t> lent_in_place_;  ///< By token of lent_: whether it is in place.
   std::vector<Peer*> targets_;  ///< Of the request being posted; capacity reserved at set-up.
 
   SendLedger<SendEntry> sends_{kSendDepth};  ///< All of them finished.

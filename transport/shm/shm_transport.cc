@@ -31,8 +31,13 @@ Capabilities shm_capabilities(std::uint32_t ring_bytes, std::uint32_t world) noe
 }  // namespace
 
 ShmTransport::ShmTransport(OwnSegment segment, std::uint32_t world)
-    : segment_(std::move(segment)), peer_of_rank_(world, nullptr), lent_(world, kReceiveSlots) {
+    : segment_(std::move(segment)),
+      peer_of_rank_(world, nullptr),
+      lent_(world, kReceiveSlots),
+      imports_(world),
+      lent_in_place_(kReceiveSlots, 0) {
   capabilities_ = shm_capabilities(segment_.address.ring_bytes, world);
+  abilities_.in_place = this;
   rings_.reserve(world);
   for (Rank sender = 0; sender < world; ++sender) {
     rings_.emplace_back(&segment_.control(sender), segment_.ring(sender),
@@ -52,7 +57,8 @@ Result<Region> ShmTransport::register_memory(std::span<const std::byte> memory) 
   if (memory.data() == nullptr || memory.empty()) {
     return bad_input("shm: register_memory needs at least one byte");
   }
-  return hand_out<detail::HandleKind::region>(*this, regions_, memory);
+  return hand_out<detail::HandleKind::region>(*this, regions_,
+                                              export_memory(segment_.header(), memory));
 }
 
 Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
@@ -75,6 +81,7 @@ Result<Endpoint> ShmTransport::connect(const PeerAddress& address) {
   auto peer = std::make_unique<Peer>();
   peer->ring = RingProducer(&control, mapped->ring.data(), decoded->ring_bytes);
   peer->segment = std::move(*mapped);
+  peer->address = *decoded;
   peer->rank = decoded->rank;
   if (peer->ring.corrupt()) {
     control.owner.store(0, std::memory_order_release);
@@ -145,13 +152,14 @@ void ShmTransport::leave(const GroupUse& use) noexcept {
   }
 }
 
-void ShmTransport::disconnect(const Peer& peer) noexcept {
+void ShmTransport::disconnect(Peer& peer) noexcept {
   if (peer.blocked) --blocked_;
   if (peer.state == PeerState::dying) --dying_;
   const auto at = std::find(connected_.begin(), connected_.end(), &peer) - connected_.begin();
   connected_.erase(connected_.begin() + at);
   pidfds_.erase(pidfds_.begin() + at);
   peer_of_rank_[peer.rank] = nullptr;
+  peer.ring.withdraw();
   // Release: pairs with the acquire of the next owner in connect().
   peer.segment.control(segment_.address.rank).owner.store(0, std::memory_order_release);
 }

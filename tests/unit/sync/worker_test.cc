@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "selmcast/memory.h"
 #include "store/rendezvous.h"
 #include "transport/backends/open.h"
 
@@ -97,6 +98,41 @@ TEST_P(Workers, FullBroadcastGivesEveryoneTheMean) {
   });
   for (const auto& values : end) {
     for (const float v : values) ASSERT_FLOAT_EQ(v, 1.5F);
+  }
+}
+
+// Over shared memory the ranks with such memory are read where it is, the others copied.
+TEST_P(Workers, ParametersInSharedMemoryAreMixedLikeOthers) {
+  constexpr std::uint32_t kShared = 3, kRounds = 40;
+  constexpr std::size_t kElements = 300'011;
+  for (const char* policy : {"select=all mix=sgd", "select=all mix=sgd route=ps:3"}) {
+    serve(kShared);
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < kShared; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto memory = allocate(kElements * sizeof(float));
+        ASSERT_TRUE(memory) << memory.error().message;
+        std::vector<float> own(kElements);
+        const auto values = rank == 2 ? std::span(own) : memory->floats(kElements);
+        auto worker = Worker::join(config(rank, kShared, policy));
+        ASSERT_TRUE(worker) << worker.error().message;
+        ASSERT_TRUE((*worker)->add_parameters(values));
+        for (std::uint32_t round = 0; round < kRounds; ++round) {
+          // Small whole numbers, so that every order of adding gives the same.
+          for (std::size_t i = 0; i < kElements; ++i) {
+            values[i] = static_cast<float>(3 * ((i + round) % 1000) * (rank + 1));
+          }
+          const auto report = (*worker)->synchronize();
+          ASSERT_TRUE(report) << report.error().message;
+          ASSERT_TRUE(report->verified);
+          for (std::size_t i = 0; i < kElements; ++i) {
+            ASSERT_FLOAT_EQ(values[i], static_cast<float>(6 * ((i + round) % 1000))) << i;
+          }
+        }
+        EXPECT_TRUE((*worker)->leave());
+      });
+    }
+    for (auto& thread : threads) thread.join();
   }
 }
 

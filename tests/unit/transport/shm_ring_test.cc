@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -169,7 +170,7 @@ TEST(ShmRing, ConsumerNoticesImpossibleRecords) {
     ring.control.tail.store(2 * kLine);
     Record record;
     EXPECT_EQ(ring.consumer.take(record), RingConsumer::Take::corrupt)
-        << header.bytes << ' ' << header.frame_bytes << ' ' << header.padding;
+        << header.bytes << ' ' << header.frame_bytes << ' ' << header.kind;
   }
 }
 
@@ -186,13 +187,24 @@ TEST(ShmRing, PaddingWithNothingBehindIsCorrupt) {
 
 TEST(ShmRing, RandomMemoryNeverLeadsOutOfTheRing) {
   SplitMix64 random(11);
+  int in_place = 0;
   for (int round = 0; round < 300; ++round) {
     TestRing ring;
     for (std::uint32_t line = 0; line < ring.capacity; line += kLine) {
-      const RecordHeader header{static_cast<std::uint32_t>(random.below(300)),
-                                static_cast<std::uint32_t>(random.below(300)), 0,
-                                random.chance(0.02) ? 1U : 0U, 0};
+      const auto below = [&](std::uint32_t bound) {
+        return static_cast<std::uint32_t>(random.below(bound));
+      };
+      const RecordHeader header{below(300), below(300), 0,
+                                random.chance(0.02) ? 1U : (random.chance(0.4) ? 2U : 0U), 0};
+      // About what fits, so that half of them do.
+      const std::uint32_t head = below(4), body = header.frame_bytes - head;
+      const std::uint32_t frames = (header.bytes - 24) / std::max(head, 1U);
+      const PlaceHeader place{.offset = random(),
+                              .slot = static_cast<std::uint32_t>(random()),
+                              .head_bytes = head,
+                              .body_bytes = frames * body - below(2 * body + 1)};
       std::memcpy(ring.memory.get() + line, &header, sizeof header);
+      std::memcpy(ring.memory.get() + line + sizeof header, &place, sizeof place);
     }
     ring.control.tail.store(kLine *
                             random.below(static_cast<std::uint32_t>(ring.capacity / kLine + 1)));
@@ -200,8 +212,19 @@ TEST(ShmRing, RandomMemoryNeverLeadsOutOfTheRing) {
     while (ring.consumer.take(record) == RingConsumer::Take::record) {
       ASSERT_GE(record.data, ring.memory.get());
       ASSERT_LE(record.data + record.bytes, ring.memory.get() + ring.capacity);
+      if (record.place.head_bytes == 0) continue;
+      // Cut as the frames are: every one has a head in the record and at least a byte of the body.
+      std::uint64_t body = 0, heads = 0;
+      for (; heads < record.bytes; heads += record.place.head_bytes) {
+        ASSERT_LT(body, record.place.body_bytes);
+        body += record.frame_bytes - record.place.head_bytes;
+      }
+      ASSERT_EQ(heads, record.bytes);
+      ASSERT_GE(body, record.place.body_bytes);
+      ++in_place;
     }
   }
+  EXPECT_GT(in_place, 0);
 }
 
 TEST(ShmLentRecords, RingAdvancesOverReturnedPrefixOnly) {
