@@ -73,14 +73,17 @@ sets_of_preset() {
   esac
 }
 
-# build_preset PRESET: configures and builds below build/PRESET.
+# build_preset PRESET [TARGET...]: configures and builds below build/PRESET; without targets, all.
 build_preset() {
   local preset=$1
+  shift
+  local only=()
+  (($# == 0)) || only=(--target "$@")
   (
     cd "$root" || exit 1
     cmake --preset "$preset" >"$(log_file "$preset" configure)" 2>&1 ||
       { cat "$(log_file "$preset" configure)" >&2; exit 1; }
-    cmake --build --preset "$preset" --parallel "$(nproc)"
+    cmake --build --preset "$preset" --parallel "$(nproc)" "${only[@]}"
   )
 }
 
