@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(objects)
-foreach(part base store hwconf plan transport transport_shm transport_uring transport_verbs transport_backends
+foreach(part base store plan transport transport_shm transport_uring transport_verbs transport_backends
     multicast probes sync)
   if(TARGET selmcast_${part})
     list(APPEND objects $<TARGET_OBJECTS:selmcast_${part}>)
