@@ -61,7 +61,7 @@ Result<SharedMemory> SharedMemory::allocate(std::size_t bytes) {
       ::mmap(nullptr, size, kProtection, kind | MAP_POPULATE, out.fd_ ? out.fd_.get() : -1, 0);
   if (at == MAP_FAILED) {
     return unavailable(
-        "no memory for " + std::to_string(size) + " bytes of parameters: " + std::strerror(errno) +
+        "no memory for " + std::to_string(bytes) + " bytes of parameters: " + std::strerror(errno) +
         "; use fewer ranks on this host or a smaller set, " + "or raise the limit (ulimit -v)");
   }
   out.data_ = static_cast<std::byte*>(at);

@@ -98,7 +98,7 @@ def main():
     assert listed == list(lines()), "the unit test expects other samples than the formula gives"
     bound = union_bound(centres())
     page = (HERE.parents[1] / "train" / "data" / "README.md").read_text(encoding="utf-8")
-    stated = float(re.search(r"at most ([0-9.]+) by the union bound", page).group(1))
+    stated = float(re.search(r"at most ([0-9.]+) by the union\s+bound", page).group(1))
     assert bound <= stated < 2 * bound, f"the page says {stated}, the bound is {bound}"
 
 

@@ -1,9 +1,10 @@
 #include "transport/backends/choose.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
 
-#include "hwconf/machine.h"
 #include "transport/backends/route.h"
 #include "transport/shm/shm_transport.h"
 #if SELMCAST_HAVE_VERBS
@@ -130,10 +131,12 @@ Result<std::string> Agreement::no_shm(const std::vector<Offer>& offers,
     if (offers[rank].bound) return rank_name(rank) + " names an interface or an MTU";
   }
   // The same on every rank, for they are on one host.
-  const std::uint64_t memory = describe_memory().total_bytes;
+  const auto memory = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t needed = shm_bytes(offers.size());
   if (memory != 0 && needed > memory / kShmShare) {
-    return std::to_string(offers.size()) + " ranks would take " + size_text(needed) + " of memory";
+    return std::to_string(offers.size()) + " ranks would take " + std::to_string(needed >> 20U) +
+           " MiB of memory";
   }
   return map_all(transport);
 }

@@ -17,7 +17,7 @@ import resnet50
 PROGRAM = str(pathlib.Path(jobs.PROGRAM).resolve())
 TESTS = os.environ.get("SELMCAST_GUEST_TESTS", "build/release/tests/guest_tests")
 HOT_PATH = str(pathlib.Path(TESTS).with_name("guest_hot_path"))
-UNIT_TESTS = str(pathlib.Path(TESTS).with_name("test_unit_transport"))
+UNIT_TESTS = str(pathlib.Path(TESTS).with_name("test_unit_base"))
 SEED = 5
 
 

@@ -200,7 +200,7 @@ TEST_F(InPlace, MoreMemoryThanThereAreSlotsForIsCopied) {
   std::vector<SharedMemory> many;
   std::vector<Region> regions;
   for (std::uint32_t i = 0; i < shm::kExportsMax; ++i) {
-    many.push_back(std::move(*SharedMemory::allocate(4096)));
+    many.push_back(*SharedMemory::allocate(4096));
     regions.push_back(registered(many.back().bytes()));
   }
   // The fixture's memory has one; registered again it takes no other.
