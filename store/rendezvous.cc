@@ -87,4 +87,24 @@ Result<Bytes> wait_for_key(Rendezvous& rendezvous, std::string_view key, Duratio
   }
 }
 
+std::string rank_name(Rank rank) {
+  return "rank " + std::to_string(rank);
+}
+
+std::string key_of(std::string_view kind, Rank rank) {
+  return std::string(kind) + "/" + std::to_string(rank);
+}
+
+Result<void> each_value(Rendezvous& rendezvous, std::string_view kind, Duration timeout,
+                        std::string_view does,
+                        const std::function<Result<void>(Rank, const Bytes&)>& use) {
+  for (Rank rank = 0; rank < rendezvous.world(); ++rank) {
+    auto bytes = wait_for_key(rendezvous, key_of(kind, rank), timeout,
+                              rank_name(rank) + " " + std::string(does), rank);
+    if (!bytes) return std::move(bytes).error();
+    if (auto ok = use(rank, *bytes); !ok) return ok;
+  }
+  return {};
+}
+
 }  // namespace selmcast

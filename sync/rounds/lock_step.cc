@@ -56,25 +56,6 @@ void LockStep::switch_epoch(std::uint32_t first_round) noexcept {
   context_.mail.epochs().retire(std::move(replaced));
 }
 
-void LockStep::lose(Rank rank) noexcept {
-  for (EpochState* epoch : {current_.get(), pending_.get()}) {
-    if (epoch != nullptr) epoch->drop(rank);
-  }
-}
-
-void LockStep::start_deadlines_anew(TimePoint now) noexcept {
-  for (EpochState* epoch : {current_.get(), pending_.get()}) {
-    if (epoch != nullptr) epoch->start_deadlines_anew(now);
-  }
-}
-
-EpochState* LockStep::find(std::uint32_t epoch) noexcept {
-  for (EpochState* state : {current_.get(), pending_.get()}) {
-    if (state != nullptr && state->program.epoch == epoch) return state;
-  }
-  return nullptr;
-}
-
 // --- frames --------------------------------------------------------------------------------------
 
 void LockStep::note_alive(const FrameHeader& header, TimePoint now) noexcept {
