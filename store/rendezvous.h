@@ -57,9 +57,10 @@ Result<Bytes> wait_for_key(Rendezvous& rendezvous, std::string_view key, Duratio
 
 /// "rank 3", as errors name it.
 std::string rank_name(Rank rank);
-/// Where a rank puts its own value, of a kind that every rank has one of.
-std::string key_of(std::string_view kind, Rank rank);
-/// Waits for every rank's value of the kind, rank after rank, each as wait_for_key() does, and
+/// Puts this rank's value of a kind (keys::of_rank()).
+Result<void> put_own(Rendezvous& rendezvous, std::string_view kind,
+                     std::span<const std::byte> value);
+/// Waits for every rank's value of a kind, rank after rank, each as wait_for_key() does, and
 /// hands it to `use` as soon as it is there; `does` completes "waiting for rank 3 ". The first
 /// error of either ends it. This rank's own value has been put before.
 Result<void> each_value(Rendezvous& rendezvous, std::string_view kind, Duration timeout,

@@ -3,12 +3,11 @@
 #include <map>
 
 #include "probes/probe.h"
+#include "store/keys.h"
 
 namespace selmcast {
 
 namespace {
-
-constexpr std::string_view kKind = "links";
 
 Bytes table_bytes(const LinkTable& table) {
   WireWriter out;
@@ -30,7 +29,7 @@ Result<LinkTable> agree_on_table(Rendezvous& store, const WorkerConfig& config) 
     return bad_input(rank_name(rank) + " was given other links than " + rank_name(config.rank) +
                      "; give all ranks the same file, or none");
   };
-  auto same = each_value(store, kKind, config.timeout, "to tell its links", check);
+  auto same = each_value(store, keys::kLinks, config.timeout, "to tell its links", check);
   if (!same) return std::move(same).error();
   return table;
 }
@@ -41,7 +40,7 @@ Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
                                  const std::vector<RosterEntry>& roster, const WorkerConfig& config,
                                  std::uint64_t job) {
   const Bytes own = config.links ? table_bytes(*config.links) : Bytes();
-  if (auto ok = store.put(key_of(kKind, config.rank), own); !ok) return ok.error();
+  if (auto ok = put_own(store, keys::kLinks, own); !ok) return ok.error();
   if (config.links) return agree_on_table(store, config);
   if (config.world == 1) return LinkTable{{0}, {0}};
   auto estimates = probe_links(store, transport, roster, config.timeout, job);

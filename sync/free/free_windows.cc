@@ -84,11 +84,11 @@ void FreeWindows::start_deadlines_anew(TimePoint now) noexcept {
 // --- frames --------------------------------------------------------------------------------------
 
 void FreeWindows::note_alive(const FrameHeader& header, TimePoint now) noexcept {
-  clock_.others().heard(header.sender, now);
+  clock_.others().note_alive(header.sender, now);
   for (EpochState* epoch : epochs()) {
     if (epoch == nullptr) continue;
-    epoch->streams[0].sender->heard(header.sender, now);
-    epoch->streams[0].receiver->heard(header.sender, now);
+    epoch->streams[0].sender->note_alive(header.sender, now);
+    epoch->streams[0].receiver->note_alive(header.sender, now);
   }
 }
 

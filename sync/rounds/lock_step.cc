@@ -62,8 +62,8 @@ void LockStep::note_alive(const FrameHeader& header, TimePoint now) noexcept {
   EpochState* epoch = find(header.epoch);
   if (epoch == nullptr) epoch = current_.get();
   if (epoch == nullptr || header.stream >= epoch->streams.size()) return;
-  epoch->streams[header.stream].sender->heard(header.sender, now);
-  epoch->streams[header.stream].receiver->heard(header.sender, now);
+  epoch->streams[header.stream].sender->note_alive(header.sender, now);
+  epoch->streams[header.stream].receiver->note_alive(header.sender, now);
 }
 
 bool LockStep::merges(EpochState& epoch, std::size_t layer, const FrameHeader& header) noexcept {

@@ -7,8 +7,8 @@ lets 8 ranks take 8: rounds that cost half and mix less. Its workers are held to
 
 With a learning rate that falls at the end (the default) each run must hold every target. Without,
 all but one: the worst of 8 workers varies too much from seed to seed (0.83 to 0.95 over 100 of
-select=selmcast:2,4, as for the reference in one thread, without any driver) for its target of 0.86 to
-hold in every single run, so there it is held by the mean over the seeds."""
+select=selmcast:2,4, as for the reference in one thread, without any driver) for its target of 0.86
+to hold in every single run, so there it is held by the mean over the seeds."""
 
 import json
 import subprocess
@@ -47,7 +47,8 @@ def main():
                   f"{workers['min']:5.3f}  {result['baseline_accuracy']:6.3f}  {local:10.3f}  "
                   f"{result['rounds']:6}", flush=True)
             full = accuracy if full is None else full
-            targets = [("mean model", accuracy, 0.92), ("against select=all", accuracy - full, -0.025),
+            targets = [("mean model", accuracy, 0.92),
+                       ("against select=all", accuracy - full, -0.025),
                        ("never talk, negated", -local, -0.40)]
             if policy != DEFAULT:
                 worst.setdefault((policy, decay), []).append(workers["min"])

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "store/keys.h"
 #include "transport/backends/route.h"
 #include "transport/shm/shm_transport.h"
 #if SELMCAST_HAVE_VERBS
@@ -15,7 +16,6 @@ namespace selmcast {
 namespace {
 
 constexpr const char* kAuto = "auto";
-constexpr const char* kKeys = "transport/";
 constexpr std::size_t kReasonMax = 512;
 /// Of the machine's memory, for the rings of all ranks together.
 constexpr std::uint64_t kShmShare = 4;
@@ -68,8 +68,8 @@ class Agreement {
 };
 
 Result<std::vector<Bytes>> Agreement::gather(const char* what, const Bytes& own) {
-  const std::string kind = std::string(kKeys) + what;
-  if (auto ok = store_.put(key_of(kind, store_.rank()), own); !ok) return ok.error();
+  const std::string kind = keys::transport(what);
+  if (auto ok = put_own(store_, kind, own); !ok) return ok.error();
   std::vector<Bytes> out;
   auto all = each_value(store_, kind, wish_.timeout, "to join",
                         [&](Rank, const Bytes& bytes) -> Result<void> {
@@ -177,7 +177,7 @@ Result<ChosenTransport> Agreement::reach() {
   const Offer own{wish_.name, wish_.host, !config.interface.empty() || config.mtu != 0};
   if (wish_.name != kAuto) {
     // Others may leave the choice to this rank.
-    auto told = store_.put(key_of(std::string(kKeys) + "offer", store_.rank()), serialize(own));
+    auto told = put_own(store_, keys::transport("offer"), serialize(own));
     if (!told) return std::move(told).error();
     return open(wish_.name);
   }
