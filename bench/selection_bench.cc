@@ -1,4 +1,5 @@
-// From a new view to one member's own row and column, beside the papers' heuristic.
+// From a new view to one member's program, as a rank does it and in its first part, to the member's
+// own row and column, beside the papers' heuristic.
 //
 // Links are drawn from U[.75,1.25] x 100 Gbit/s ("narrow") or are 100 and 10 Gbit/s in equal shares
 // ("two_classes"); a sender has the rate that its receiver side has. Every iteration plans another
@@ -11,6 +12,8 @@
 #include <string>
 
 #include "base/random.h"
+#include "plan/axes/policy.h"
+#include "plan/compile.h"
 #include "plan/select/ring_plan.h"
 #include "plan/select/selection.h"
 
@@ -88,6 +91,29 @@ BENCHMARK_CAPTURE(view_to_row_and_column, warm, narrow, true)->Arg(64)->Arg(1024
 BENCHMARK_CAPTURE(view_to_row_and_column, cold, narrow, false)->Arg(64)->Arg(1024)->Arg(16384);
 BENCHMARK_CAPTURE(view_to_row_and_column, two_classes_warm, two_classes, true)->Arg(16384);
 BENCHMARK_CAPTURE(view_to_row_and_column, two_classes_cold, two_classes, false)->Arg(16384);
+
+/// What a rank does with every view: the layout follows, and its program is compiled. Views follow
+/// each other with a drift of 2 %.
+void view_to_program(benchmark::State& state, const char* policy_text) {
+  const auto n = static_cast<std::uint32_t>(state.range(0));
+  const auto policy = parse_policy(policy_text);
+  if (!policy) return state.SkipWithError(policy.error().message.c_str());
+  View view;
+  for (Rank r = 0; r < n; ++r) view.members.push_back(r);
+  const auto views = drifting_views(narrow, n);
+  PlanHistory history;
+  for (auto _ : state) {
+    view.tx_kbps = view.rx_kbps = views[view.epoch++ % kViews];
+    auto program = compile(view, *policy, n / 3, history);
+    if (!program) return state.SkipWithError(program.error().message.c_str());
+    benchmark::DoNotOptimize(program);
+  }
+}
+BENCHMARK_CAPTURE(view_to_program, selmcast, "select=selmcast:2")
+    ->Arg(64)
+    ->Arg(1024)
+    ->Arg(10'000)
+    ->Unit(benchmark::kMillisecond);
 
 /// The next round under the same view.
 void next_round(benchmark::State& state) {

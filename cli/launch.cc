@@ -14,6 +14,7 @@
 #include "cli/child_process.h"
 #include "cli/common.h"
 #include "cli/job_folder.h"
+#include "store/keys.h"
 #include "store/rendezvous.h"
 
 namespace selmcast {
@@ -168,8 +169,8 @@ void Launch::pass_progress() {
   if (!spec_.on_progress || clock_.now() < next_progress_) return;
   next_progress_ = clock_.now() + kProgressPeriod;
   for (Rank rank = 0; rank < seats_.size(); ++rank) {
-    const std::string key = std::to_string(rank) + "/progress";
-    auto value = store_.get("result/" + key);
+    const std::string key = keys::published(rank, "progress");
+    auto value = store_.get(keys::result(rank, "progress"));
     if (!value || last_progress_[key] == *value) continue;
     spec_.on_progress(key, *value);
     last_progress_[key] = std::move(*value);
@@ -223,9 +224,8 @@ LaunchOutcome Launch::outcome() {
   } else {
     out.exit_status = finished ? 0 : gravest;
   }
-  constexpr std::string_view prefix = "result/";
-  for (auto& [key, value] : store_.with_prefix(prefix)) {
-    out.results.emplace(key.substr(prefix.size()), std::move(value));
+  for (auto& [key, value] : store_.with_prefix(keys::kResults)) {
+    out.results.emplace(key.substr(keys::kResults.size()), std::move(value));
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
 #include "probes/links_json.h"
+#include "store/keys.h"
 #include "sync/links.h"
 #include "transport/backends/choose.h"
 
@@ -72,7 +73,7 @@ Result<void> probe_rank(const ProbeCommand& command) {
   if (!links) return std::move(links).error();
   if (place.rank == 0) {
     const std::string text = links_json(*links);
-    auto published = (*store)->put("result/0/links", std::as_bytes(std::span(text)));
+    auto published = (*store)->put(keys::result(0, "links"), std::as_bytes(std::span(text)));
     if (!published) return published;
   }
   (*store)->leave();

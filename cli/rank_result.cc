@@ -11,46 +11,69 @@ using nlohmann::ordered_json;
 
 namespace {
 
-ordered_json to_json(const RoundReport& r) {
-  return {{"round", r.round},
-          {"epoch", r.epoch},
-          {"ms", r.ms},
-          {"rate_kbps", r.rate_kbps},
-          {"receivers", r.receivers},
-          {"tx_first_bytes", r.tx_first_bytes},
-          {"tx_repair_bytes", r.tx_repair_bytes},
-          {"tx_patch_bytes", r.tx_patch_bytes},
-          {"tx_bytes", r.tx_bytes},
-          {"rx_payload_bytes", r.rx_payload_bytes},
-          {"foreign_frames", r.foreign_frames},
-          {"transition_frames", r.transition_frames},
-          {"repaired_frames", r.repaired_frames},
-          {"read_frames", r.read_frames},
-          {"membership_changes", r.membership_changes},
-          {"verified", r.verified},
-          {"given_up", r.given_up}};
+/// How a job's value is made of its ranks' values.
+enum class Over : std::uint8_t { nothing, any, most, least, sum, each };
+
+/// To be read or to be written.
+template <class T, class Of>
+concept Either = std::is_same_v<std::remove_const_t<T>, Of>;
+
+/// Every field of a round's report: what reads or writes reports goes through them here.
+template <Either<RoundReport> Report, class Field>
+void for_fields(Report& r, Field field) {
+  field("round", r.round, Over::any);
+  field("epoch", r.epoch, Over::any);
+  field("ms", r.ms, Over::most);
+  field("rate_kbps", r.rate_kbps, Over::least);
+  field("receivers", r.receivers, Over::each);
+  field("given_up", r.given_up, Over::each);
+  field("tx_first_bytes", r.tx_first_bytes, Over::each);
+  field("tx_repair_bytes", r.tx_repair_bytes, Over::each);
+  field("tx_patch_bytes", r.tx_patch_bytes, Over::each);
+  field("tx_bytes", r.tx_bytes, Over::each);
+  field("foreign_frames", r.foreign_frames, Over::each);
+  field("transition_frames", r.transition_frames, Over::each);
+  field("rx_payload_bytes", r.rx_payload_bytes, Over::each);
+  field("repaired_frames", r.repaired_frames, Over::sum);
+  field("read_frames", r.read_frames, Over::sum);
+  field("membership_changes", r.membership_changes, Over::sum);
+  field("verified", r.verified, Over::nothing);
 }
 
-RoundReport round_from(const ordered_json& j) {
-  RoundReport r;
-  r.round = j.at("round");
-  r.epoch = j.at("epoch");
-  r.ms = j.at("ms");
-  r.rate_kbps = j.at("rate_kbps");
-  r.receivers = j.at("receivers").get<std::vector<Rank>>();
-  r.tx_first_bytes = j.at("tx_first_bytes");
-  r.tx_repair_bytes = j.at("tx_repair_bytes");
-  r.tx_patch_bytes = j.at("tx_patch_bytes");
-  r.tx_bytes = j.at("tx_bytes");
-  r.rx_payload_bytes = j.at("rx_payload_bytes");
-  r.foreign_frames = j.at("foreign_frames");
-  r.transition_frames = j.at("transition_frames");
-  r.repaired_frames = j.at("repaired_frames");
-  r.read_frames = j.at("read_frames");
-  r.membership_changes = j.at("membership_changes");
-  r.verified = j.at("verified");
-  r.given_up = j.at("given_up").get<std::vector<Rank>>();
-  return r;
+/// The same of the plan, by their places in the summary.
+template <Either<PlanReport> Plan, class Field>
+void for_fields(Plan& p, Field field) {
+  field("members", p.members);
+  field("k", p.k);
+  field("pair_age/worst", p.pair_age_worst);
+  field("pair_age/mean", p.pair_age_mean);
+  field("senders_below_p", p.senders_below_p);
+  field("group_entries_max", p.group_entries_max);
+  field("k_rate_share", p.k_rate_share);
+  field("joins", p.joins);
+  field("member_joins_max", p.member_joins_max);
+  field("joins_per_round_max", p.joins_per_round_max);
+  field("epochs", p.epoch);
+}
+
+ordered_json::json_pointer place(const char* name) {
+  return ordered_json::json_pointer(std::string("/") + name);
+}
+
+template <class Report>
+ordered_json to_json(const Report& report) {
+  ordered_json out;
+  for_fields(report,
+             [&](const char* name, const auto& value, auto...) { out[place(name)] = value; });
+  return out;
+}
+
+template <class Report>
+Report from_json(const ordered_json& document) {
+  Report out;
+  for_fields(
+      out, [&](const char* name, auto& value, auto...) { document.at(place(name)).get_to(value); });
+  return out;
 }
 
 /// Nearest-rank quantile of sorted values.
@@ -59,55 +82,38 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[std::clamp<std::size_t>(index, 1, sorted.size()) - 1];
 }
 
+/// Puts a rank's value of a field into the job's; `out` is what other ranks have said, or null.
+template <class Value>
+void merge(ordered_json& out, const Value& value, Over over, Rank rank, std::uint32_t workers) {
+  if (over == Over::nothing) return;
+  if (over == Over::each) {
+    if (out.is_null()) out = std::vector<Value>(workers);
+    out[rank] = value;
+    return;
+  }
+  if constexpr (std::is_arithmetic_v<Value>) {
+    const auto so_far = out.is_null() ? Value{} : out.get<Value>();
+    const bool takes = over == Over::any || (over == Over::most && so_far < value) ||
+                       (over == Over::least && (so_far == Value{} || value < so_far));
+    out = over == Over::sum ? static_cast<Value>(so_far + value) : takes ? value : so_far;
+  }
+}
+
 ordered_json round_document(std::uint32_t workers, std::size_t index,
                             const std::map<Rank, RankResult>& results) {
-  double ms = 0.0;
-  Kbps rate = 0;
-  std::uint32_t epoch = 0;
-  std::uint64_t total = 0, repaired = 0, read = 0, changes = 0;
-  std::vector<std::vector<Rank>> receivers(workers), given_up(workers);
-  std::map<std::string, std::vector<std::uint64_t>> columns;
-  for (const char* name : {"tx_first_bytes", "tx_repair_bytes", "tx_patch_bytes", "tx_bytes",
-                           "foreign_frames", "transition_frames", "rx_payload_bytes"}) {
-    columns[name].assign(workers, 0);
-  }
+  ordered_json out;
+  std::uint64_t total = 0;
   for (const auto& [rank, result] : results) {
     if (index >= result.rounds.size()) continue;
-    const RoundReport& r = result.rounds[index];
-    ms = std::max(ms, r.ms);
-    epoch = r.epoch;
-    rate = rate == 0 ? r.rate_kbps : std::min(rate, r.rate_kbps);
-    receivers[rank] = r.receivers;
-    given_up[rank] = r.given_up;
-    total += r.receivers.size();
-    repaired += r.repaired_frames;
-    read += r.read_frames;
-    changes += r.membership_changes;
-    columns["tx_first_bytes"][rank] = r.tx_first_bytes;
-    columns["tx_repair_bytes"][rank] = r.tx_repair_bytes;
-    columns["tx_patch_bytes"][rank] = r.tx_patch_bytes;
-    columns["tx_bytes"][rank] = r.tx_bytes;
-    columns["foreign_frames"][rank] = r.foreign_frames;
-    columns["transition_frames"][rank] = r.transition_frames;
-    columns["rx_payload_bytes"][rank] = r.rx_payload_bytes;
+    const RoundReport& report = result.rounds[index];
+    total += report.receivers.size();
+    for_fields(report, [&, of = rank](const char* name, const auto& value, Over over) {
+      if (over != Over::nothing) merge(out[name], value, over, of, workers);
+    });
   }
-  return {{"round", index},
-          {"epoch", epoch},
-          {"ms", ms},
-          {"rate_kbps", rate},
-          {"receivers", receivers},
-          {"receivers_total", total},
-          {"given_up", given_up},
-          {"tx_first_bytes", columns["tx_first_bytes"]},
-          {"tx_repair_bytes", columns["tx_repair_bytes"]},
-          {"tx_patch_bytes", columns["tx_patch_bytes"]},
-          {"tx_bytes", columns["tx_bytes"]},
-          {"foreign_frames", columns["foreign_frames"]},
-          {"transition_frames", columns["transition_frames"]},
-          {"rx_payload_bytes", columns["rx_payload_bytes"]},
-          {"repaired_frames", repaired},
-          {"read_frames", read},
-          {"membership_changes", changes}};
+  out["round"] = index;
+  out["receivers_total"] = total;
+  return out;
 }
 
 ordered_json summary(const std::map<Rank, RankResult>& results, const std::vector<double>& ms) {
@@ -121,8 +127,7 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
     for (const auto& r : result.rounds) payload += r.rx_payload_bytes;
   }
   const auto ranks = static_cast<double>(std::max<std::size_t>(results.size(), 1));
-  const PlanReport plan = results.empty() ? PlanReport{} : results.begin()->second.plan;
-  return {
+  ordered_json out = {
       {"round_ms",
        {{"min", sorted.empty() ? 0.0 : sorted.front()},
         {"median", sorted.empty() ? 0.0 : quantile(sorted, 0.5)},
@@ -131,16 +136,10 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
       {"goodput_kbps_per_receiver",
        seconds > 0 ? static_cast<Kbps>(static_cast<double>(payload) * 8 / 1000 / seconds / ranks)
                    : 0},
-      {"cpu_s_per_gb", payload > 0 ? cpu / (static_cast<double>(payload) / 1e9) : 0.0},
-      {"pair_age", {{"worst", plan.pair_age_worst}, {"mean", plan.pair_age_mean}}},
-      {"k", plan.k},
-      {"senders_below_p", plan.senders_below_p},
-      {"group_entries_max", plan.group_entries_max},
-      {"k_rate_share", plan.k_rate_share},
-      {"joins", plan.joins},
-      {"member_joins_max", plan.member_joins_max},
-      {"joins_per_round_max", plan.joins_per_round_max},
-      {"epochs", plan.epoch}};
+      {"cpu_s_per_gb", payload > 0 ? cpu / (static_cast<double>(payload) / 1e9) : 0.0}};
+  const PlanReport plan = results.empty() ? PlanReport{} : results.begin()->second.plan;
+  out.update(to_json(plan));
+  return out;
 }
 
 }  // namespace
@@ -148,20 +147,14 @@ ordered_json summary(const std::map<Rank, RankResult>& results, const std::vecto
 Bytes serialize(const RankResult& result) {
   ordered_json rounds = ordered_json::array();
   for (const auto& r : result.rounds) rounds.push_back(to_json(r));
-  const PlanReport& p = result.plan;
-  const ordered_json document = {
-      {"transport", result.transport},
-      {"policy", result.policy},
-      {"params_bytes", result.params_bytes},
-      {"cpu_s", result.cpu_s},
-      {"rounds", rounds},
-      {"plan",
-       {p.epoch, p.members, p.k, p.pair_age_worst, p.senders_below_p, p.group_entries_max, p.joins,
-        p.member_joins_max, p.joins_per_round_max}},
-      {"pair_age_mean", p.pair_age_mean},
-      {"k_rate_share", p.k_rate_share},
-      {"failed_ranks", result.failed_ranks},
-      {"notices", result.notices}};
+  const ordered_json document = {{"transport", result.transport},
+                                 {"policy", result.policy},
+                                 {"params_bytes", result.params_bytes},
+                                 {"cpu_s", result.cpu_s},
+                                 {"rounds", rounds},
+                                 {"plan", to_json(result.plan)},
+                                 {"failed_ranks", result.failed_ranks},
+                                 {"notices", result.notices}};
   const std::string text = document.dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -176,20 +169,8 @@ Result<RankResult> parse_rank_result(std::span<const std::byte> bytes) {
     out.policy = j.at("policy");
     out.params_bytes = j.at("params_bytes");
     out.cpu_s = j.at("cpu_s");
-    for (const auto& r : j.at("rounds")) out.rounds.push_back(round_from(r));
-    const auto plan = j.at("plan").get<std::vector<std::uint32_t>>();
-    if (plan.size() != 9) return failed("a rank's result has a plan of the wrong length");
-    out.plan = {plan[0],
-                plan[1],
-                plan[2],
-                plan[3],
-                j.at("pair_age_mean"),
-                plan[4],
-                plan[5],
-                j.at("k_rate_share"),
-                plan[6],
-                plan[7],
-                plan[8]};
+    for (const auto& r : j.at("rounds")) out.rounds.push_back(from_json<RoundReport>(r));
+    out.plan = from_json<PlanReport>(j.at("plan"));
     out.failed_ranks = j.at("failed_ranks").get<std::vector<Rank>>();
     out.notices = j.at("notices").get<std::vector<std::string>>();
     return out;

@@ -8,6 +8,7 @@
 #include "cli/rank_result.h"
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
+#include "store/keys.h"
 
 namespace selmcast {
 
@@ -44,7 +45,7 @@ Result<nlohmann::ordered_json> run_processes(const RunCommand& command, std::FIL
   for (const auto& line : outcome->child_errors) print_notice(line);
   std::map<Rank, RankResult> results;
   for (Rank rank = 0; rank < command.workers; ++rank) {
-    const auto found = outcome->results.find(std::to_string(rank) + "/run");
+    const auto found = outcome->results.find(keys::published(rank, "run"));
     if (found == outcome->results.end()) continue;
     auto result = parse_rank_result(found->second);
     if (!result) return std::move(result).error();

@@ -136,45 +136,63 @@ Result<std::uint64_t> parameter_count(const RunOptions& o) {
   return o.params_bytes / 4;
 }
 
-Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank rank) {
+namespace {
+
+/// How many parameters there are, and how they begin: by the seed's pattern, else as in the file.
+struct Initial {
+  std::size_t count = 0;
+  std::optional<std::uint64_t> seed;
+};
+
+Result<Initial> initial_of(const RunOptions& options) {
   auto seed = init_seed(options);
   if (!seed) return std::move(seed).error();
-  if (!options.params_file.empty() && !*seed) {
-    auto loaded = load_safetensors(options.params_file);
-    if (!loaded) return std::move(loaded).error();
-    return std::move(loaded->values);
-  }
   auto count = parameter_count(options);
   if (!count) return std::move(count).error();
+  return Initial{static_cast<std::size_t>(*count), *seed};
+}
+
+Result<void> write_initial(const RunOptions& options, const Initial& initial, Rank rank,
+                           std::span<float> out) {
+  if (options.params_file.empty() || initial.seed) {
+    fill_parameters(out, rank, initial.seed.value_or(0));
+    return {};
+  }
+  const auto loaded = load_safetensors(options.params_file);
+  if (!loaded) return loaded.error();
+  if (loaded->values.size() != out.size()) {
+    return bad_input(options.params_file + ": changed while it was read");
+  }
+  std::copy(loaded->values.begin(), loaded->values.end(), out.begin());
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<float>> initial_parameters(const RunOptions& options, Rank rank) {
+  const auto initial = initial_of(options);
+  if (!initial) return initial.error();
   try {
-    std::vector<float> out(*count);
-    fill_parameters(out, rank, seed->value_or(0));
+    std::vector<float> out(initial->count);
+    if (auto ok = write_initial(options, *initial, rank, out); !ok) return std::move(ok).error();
     return out;
   } catch (const std::bad_alloc&) {
-    return unavailable("no memory for parameters of " + std::to_string(*count * sizeof(float)) +
+    return unavailable("no memory for parameters of " +
+                       std::to_string(initial->count * sizeof(float)) +
                        " bytes; use fewer ranks or a smaller set, or raise the limit (ulimit -v)");
   }
 }
 
 Result<SharedParameters> shared_parameters(const RunOptions& options, Rank rank) {
-  auto seed = init_seed(options);
-  if (!seed) return std::move(seed).error();
-  auto count = parameter_count(options);
-  if (!count) return std::move(count).error();
-  auto memory = allocate(*count * sizeof(float));
+  const auto initial = initial_of(options);
+  if (!initial) return initial.error();
+  auto memory = allocate(initial->count * sizeof(float));
   if (!memory) return std::move(memory).error();
   SharedParameters out{std::move(memory).value(), {}};
-  out.values = out.memory.floats(*count);
-  if (options.params_file.empty() || *seed) {
-    fill_parameters(out.values, rank, seed->value_or(0));
-    return out;
+  out.values = out.memory.floats(initial->count);
+  if (auto ok = write_initial(options, *initial, rank, out.values); !ok) {
+    return std::move(ok).error();
   }
-  const auto loaded = load_safetensors(options.params_file);
-  if (!loaded) return loaded.error();
-  if (loaded->values.size() != *count) {
-    return bad_input(options.params_file + ": changed while it was read");
-  }
-  std::copy(loaded->values.begin(), loaded->values.end(), out.values.begin());
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/run.h"
 #include "cli/run_options.h"
 #include "cli/run_rank.h"
+#include "store/keys.h"
 #include "sync/hosted_store.h"
 
 namespace selmcast {
@@ -23,7 +24,7 @@ nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
   std::vector<Rank> failed_ranks;
   for (Rank rank = 0; rank < world; ++rank) {
     if (server.lost(rank)) failed_ranks.push_back(rank);
-    const auto bytes = server.get("result/" + std::to_string(rank) + "/run");
+    const auto bytes = server.get(keys::result(rank, "run"));
     if (!bytes) continue;
     auto result = parse_rank_result(*bytes);
     if (result) {

@@ -26,6 +26,7 @@ enum At : std::size_t {
 // Of parameters: the rest of the eight bytes says how many ranks' values they are the sum of.
 constexpr unsigned kOffsetBits = 48;
 constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
+constexpr std::uint32_t kWeightMask = 0xFFFF;
 static_assert(kCrcAt + sizeof(std::uint32_t) == kFrameHeaderBytes);
 
 std::uint32_t frame_crc(const std::byte* header, std::span<const std::byte> payload) noexcept {
@@ -51,6 +52,9 @@ void encode_frame(const FrameHeader& header, std::span<const std::byte> payload,
   SELMCAST_CHECK(header.length == payload.size() && payload.size() <= kFramePayloadMax,
                  "a frame's length field must be the size of its payload");
   SELMCAST_CHECK(header.sender <= 0xFFFFU, "a frame's sender must fit in 16 bits");
+  SELMCAST_CHECK(header.kind != FrameKind::data ||
+                     (header.offset <= kOffsetMask && header.weight - 1 <= kWeightMask),
+                 "parameters' offset must fit in 48 bits, and how many ranks' they are in 16");
   store_le(out + kMagicAt, kFrameMagic);
   store_le(out + kVersionAt, kFrameVersion);
   store_le(out + kKindAt, static_cast<std::uint8_t>(header.kind));

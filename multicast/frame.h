@@ -66,7 +66,7 @@ inline constexpr std::uint16_t kGaveUp =
 inline constexpr std::uint16_t kAsk = 16;   ///< clock: tell me yours; request: select.
 inline constexpr std::uint16_t kOver = 32;  ///< clock: the last round has ended.
 inline constexpr std::uint16_t kWhere = 64;  ///< tail: only says where the round can be read.
-inline constexpr std::uint16_t kRead = 128;  ///< data: never sent; this rank read it (Puller).
+inline constexpr std::uint16_t kRead = 128;  ///< data: never sent; this rank read it (ReadRepair).
 /// request: the sender chose the receivers itself and keeps them.
 inline constexpr std::uint16_t kAlone = 256;
 }  // namespace frame_flag

@@ -42,7 +42,7 @@ struct FrameRun {
   const std::uint32_t* checks = nullptr;
 };
 
-class Puller;
+class ReadRepair;
 
 struct PortSettings {
   std::uint32_t job = 0;
@@ -98,8 +98,8 @@ class FramePort {
   /// Whether what is in frames is safe without FrameHeader::check.
   bool medium_checks() const noexcept { return medium_checks_; }
   /// Who reads missing frames from their senders; null: they are asked for by NACK.
-  Puller* puller() const noexcept { return puller_; }
-  void set_puller(Puller* puller) noexcept { puller_ = puller; }
+  ReadRepair* read_repair() const noexcept { return read_repair_; }
+  void set_read_repair(ReadRepair* read_repair) noexcept { read_repair_ = read_repair; }
   /// Whether receivers may read what is sent from here.
   bool readable() const noexcept { return static_cast<bool>(tags_region_); }
   /// The tag of a stream's round (multicast/snapshot.h), readable by peers; 0: no round's data.
@@ -139,7 +139,7 @@ class FramePort {
   std::vector<Endpoint> endpoints_;
   std::vector<std::uint64_t> tags_;  ///< By stream.
   Region tags_region_;               ///< Where the transport has reads.
-  Puller* puller_ = nullptr;
+  ReadRepair* read_repair_ = nullptr;
   PortCounters counters_;
 };
 

@@ -40,7 +40,7 @@ class PeerDeadlines {
   /// One stream fewer; as often as wait_for().
   void release(Rank rank) noexcept { --peers_[rank].waiting; }
 
-  void heard(Rank rank, TimePoint now) noexcept { peers_[rank].heard = now; }
+  void note_alive(Rank rank, TimePoint now) noexcept { peers_[rank].heard = now; }
   /// The peer moved on, or it is not the peer that is waited for.
   void progressed(Rank rank, TimePoint now) noexcept { peers_[rank].progressed = now; }
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/wire.h"
 #include "multicast/digest.h"
-#include "multicast/puller.h"
+#include "multicast/read_repair.h"
 
 namespace selmcast {
 
@@ -19,7 +19,7 @@ constexpr Duration kPatienceMax = milliseconds(200);
 // Credit is repeated after so long a silence: it may have been lost, and the answer shows life.
 constexpr Duration kCreditRepeat = milliseconds(20);
 // Reads that bring nothing so often in a row are given up for the round: NACKs take over.
-constexpr std::uint32_t kPullsInVain = 6;
+constexpr std::uint32_t kReadsInVain = 6;
 // As long as whoever waits for a sender that stalls takes to give it up (peer_deadlines.h): until
 // then nobody behind the two is to blame.
 constexpr int kRelayPatience = 3;
@@ -143,8 +143,8 @@ void ReceiveSession::start(Source& source, Rank rank, std::uint32_t round, Shard
   source.digest = source.tail_digest = 0;
   source.tail_final = source.credit_due = false;
   source.location.reset();
-  source.present_at_pull = ~std::uint32_t{0};
-  source.pulls_in_vain = 0;
+  source.present_at_read = ~std::uint32_t{0};
+  source.reads_in_vain = 0;
   source.tail_end = source.credit = source.nacked_end = source.range.first;
   source.nack_at = source.again_at = kNever;
   source.patience = kPatienceFirst;
@@ -169,8 +169,8 @@ SenderState ReceiveSession::state(Rank rank) const noexcept {
   return index == kNoSource ? SenderState::none : sources_[index].state;
 }
 
-void ReceiveSession::heard(Rank from, TimePoint now) noexcept {
-  deadlines_->heard(from, now);
+void ReceiveSession::note_alive(Rank from, TimePoint now) noexcept {
+  deadlines_->note_alive(from, now);
   Source* source = source_of(from);
   if (source == nullptr) return;
   source->next_credit = now + credit_repeat_;
@@ -249,7 +249,7 @@ Verdict ReceiveSession::on_data(const FrameHeader& header, std::span<const std::
   source->bitmap.insert(frame);
   counters_.payload_bytes += payload.size();
   source->digest += frame_digest(header);
-  deadlines_->heard(source->rank, now);
+  deadlines_->note_alive(source->rank, now);
   deadlines_->progressed(source->rank, now);
   if ((header.flags & frame_flag::kRead) != 0) ++counters_.read_frames;
   if ((header.flags & frame_flag::kRepair) != 0) {
@@ -289,7 +289,7 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
     if (all) source.again_at = kNever;
     return;
   }
-  if (pull(source, ranges.first(count), now)) return;
+  if (fetch(source, ranges.first(count), now)) return;
   std::array<std::byte, kControlPayloadMax> payload;
   const std::size_t bytes = encode_nack(ranges.first(count), payload);
   const FrameHeader header{
@@ -312,24 +312,25 @@ void ReceiveSession::send_nack(Source& source, bool all, TimePoint now) noexcept
   }
 }
 
-bool ReceiveSession::pull(Source& source, std::span<const NackRange> gaps, TimePoint now) noexcept {
-  Puller* const puller = port_.puller();
-  if (puller == nullptr || !source.location || !puller->ready(source.rank)) return false;
-  if (source.pulls_in_vain >= kPullsInVain) return false;
-  const Pull what{.from = source.rank,
-                  .epoch = epoch_,
-                  .round = source.round,
-                  .stream = settings_.stream,
-                  .shape = shape_,
-                  .location = *source.location};
+bool ReceiveSession::fetch(Source& source, std::span<const NackRange> gaps,
+                           TimePoint now) noexcept {
+  ReadRepair* const read_repair = port_.read_repair();
+  if (read_repair == nullptr || !source.location || !read_repair->ready(source.rank)) return false;
+  if (source.reads_in_vain >= kReadsInVain) return false;
+  const RepairRead what{.from = source.rank,
+                        .epoch = epoch_,
+                        .round = source.round,
+                        .stream = settings_.stream,
+                        .shape = shape_,
+                        .location = *source.location};
   // What does not fit waits for its turn; what comes to nothing is noticed when patience ends.
-  const std::uint32_t taken = puller->pull(what, gaps);
+  const std::uint32_t taken = read_repair->fetch(what, gaps);
   if (taken > 0) {
     source.nacked_end = std::max(source.nacked_end, known_end(source));
-    const bool vain = source.bitmap.present() == source.present_at_pull;
-    source.pulls_in_vain = vain ? source.pulls_in_vain + 1 : 0;
+    const bool vain = source.bitmap.present() == source.present_at_read;
+    source.reads_in_vain = vain ? source.reads_in_vain + 1 : 0;
     if (vain) source.patience = std::min(source.patience * 2, kPatienceMax);
-    source.present_at_pull = source.bitmap.present();
+    source.present_at_read = source.bitmap.present();
   }
   source.again_at = now + (taken > 0 ? source.patience : kPatienceFirst / 10);
   wake_at(source.again_at);

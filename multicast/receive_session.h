@@ -104,7 +104,7 @@ class ReceiveSession {
   /// A checked TAIL or EVICT frame of any epoch and round.
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
                   TimePoint now) noexcept;
-  void heard(Rank from, TimePoint now) noexcept;
+  void note_alive(Rank from, TimePoint now) noexcept;
   void drop(Rank rank) noexcept;
 
   void progress(TimePoint now) noexcept;
@@ -137,8 +137,8 @@ class ReceiveSession {
     std::uint64_t digest = 0, tail_digest = 0;
     bool tail_final = false;
     std::optional<SnapshotLocation> location;  ///< Where the sender's round can be read.
-    std::uint32_t present_at_pull = 0;         ///< Frames that were there at the last pull.
-    std::uint32_t pulls_in_vain = 0;           ///< In a row, this round.
+    std::uint32_t present_at_read = 0;         ///< Frames that were there at the last pull.
+    std::uint32_t reads_in_vain = 0;           ///< In a row, this round.
     std::uint32_t tail_end = 0;                ///< The sender says it sent frames [0, tail_end).
     std::uint32_t credit = 0;                  ///< Frames granted.
     bool credit_due = false;
@@ -159,7 +159,7 @@ class ReceiveSession {
   std::uint32_t known_end(const Source& source) const noexcept;
   void notice_gaps(Source& source, TimePoint now) noexcept;
   void send_nack(Source& source, bool all, TimePoint now) noexcept;
-  bool pull(Source& source, std::span<const NackRange> gaps, TimePoint now) noexcept;
+  bool fetch(Source& source, std::span<const NackRange> gaps, TimePoint now) noexcept;
   void grant(Source& source, TimePoint now) noexcept;
   void try_complete(Source& source) noexcept;
   void send_ack(Rank to, std::uint32_t epoch, std::uint32_t round, bool gave_up) noexcept;

@@ -90,7 +90,7 @@ class SendSession {
   void on_control(const FrameHeader& header, std::span<const std::byte> payload,
                   TimePoint now) noexcept;
   /// Any checked frame from a rank shows that it lives.
-  void heard(Rank from, TimePoint now) noexcept { deadlines_->heard(from, now); }
+  void note_alive(Rank from, TimePoint now) noexcept { deadlines_->note_alive(from, now); }
   /// The rank is known to be dead: it is owed nothing any more, now and in later rounds.
   void drop(Rank rank) noexcept;
   /// The rank is no receiver of this round any more: it is told so by EVICT, and told again when it

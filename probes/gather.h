@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/wire.h"
+#include "store/keys.h"
 #include "store/rendezvous.h"
 
 namespace selmcast {
@@ -19,7 +20,7 @@ class Gather {
   /// First rank whose key is missing. Only while poll() says false.
   Rank missing() const noexcept { return ranks_[values_.size()]; }
   const std::vector<Bytes>& values() const noexcept { return values_; }
-  std::string key(Rank rank) const { return stem_ + "/" + std::to_string(rank); }
+  std::string key(Rank rank) const { return keys::of_rank(stem_, rank); }
 
  private:
   std::string stem_;

@@ -10,6 +10,7 @@
 #include "probes/probe_io.h"
 #include "probes/report.h"
 #include "probes/schedule.h"
+#include "store/keys.h"
 
 namespace selmcast {
 namespace {
@@ -47,9 +48,9 @@ class ProbeMachine final : public Probe {
     return static_cast<std::uint32_t>(steps_.size()) * trains_per_step();
   }
   bool own_part_done() const noexcept { return own_done_ || !pattern().measures(self_); }
-  std::string stem(const std::string& name) const { return "probe/" + config_.tag + "/" + name; }
+  std::string stem(const std::string& name) const { return keys::probe(config_.tag, name); }
   Result<void> put(const std::string& name, std::span<const std::byte> value) {
-    return rendezvous_.put(stem(name) + "/" + std::to_string(self_), value);
+    return rendezvous_.put(keys::of_rank(stem(name), self_), value);
   }
   std::string stage_text() const;
   Error fail(const std::string& text);

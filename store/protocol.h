@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "base/wire.h"
+#include "store/keys.h"
 
 namespace selmcast::store {
 
@@ -26,7 +27,6 @@ inline constexpr std::size_t kResultValueMax = 64U << 20U;  ///< Of a key under 
 inline constexpr std::size_t kRefusalMax = 1024;
 inline constexpr std::size_t kHelloBodyMax = 64;
 inline constexpr std::size_t kBodyMax = kResultValueMax + kKeyMax + 16;
-inline constexpr std::string_view kResultPrefix = "result/";
 
 enum class MessageKind : std::uint8_t {
   hello = 1,     ///< client: magic, version, rank, world.
@@ -54,7 +54,7 @@ struct Message {
 };
 
 inline bool is_result_key(std::string_view key) noexcept {
-  return key.starts_with(kResultPrefix);
+  return key.starts_with(keys::kResults);
 }
 inline std::size_t value_limit(std::string_view key) noexcept {
   return is_result_key(key) ? kResultValueMax : kValueMax;

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "store/keys.h"
+
 namespace selmcast {
 namespace {
 
@@ -85,6 +87,27 @@ Result<Bytes> wait_for_key(Rendezvous& rendezvous, std::string_view key, Duratio
       return Error{changed.error().kind, waiting() + ": " + changed.error().message};
     }
   }
+}
+
+std::string rank_name(Rank rank) {
+  return "rank " + std::to_string(rank);
+}
+
+Result<void> put_own(Rendezvous& rendezvous, std::string_view kind,
+                     std::span<const std::byte> value) {
+  return rendezvous.put(keys::of_rank(kind, rendezvous.rank()), value);
+}
+
+Result<void> each_value(Rendezvous& rendezvous, std::string_view kind, Duration timeout,
+                        std::string_view does,
+                        const std::function<Result<void>(Rank, const Bytes&)>& use) {
+  for (Rank rank = 0; rank < rendezvous.world(); ++rank) {
+    auto bytes = wait_for_key(rendezvous, keys::of_rank(kind, rank), timeout,
+                              rank_name(rank) + " " + std::string(does), rank);
+    if (!bytes) return std::move(bytes).error();
+    if (auto ok = use(rank, *bytes); !ok) return ok;
+  }
+  return {};
 }
 
 }  // namespace selmcast

@@ -5,6 +5,7 @@
 // feeds, so try_get() is local. All clients see the writes in the same order.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,18 @@ class Rendezvous {
 /// `timeout`.
 Result<Bytes> wait_for_key(Rendezvous& rendezvous, std::string_view key, Duration timeout,
                            std::string_view what, std::optional<Rank> from = std::nullopt);
+
+/// "rank 3", as errors name it.
+std::string rank_name(Rank rank);
+/// Puts this rank's value of a kind (keys::of_rank()).
+Result<void> put_own(Rendezvous& rendezvous, std::string_view kind,
+                     std::span<const std::byte> value);
+/// Waits for every rank's value of a kind, rank after rank, each as wait_for_key() does, and
+/// hands it to `use` as soon as it is there; `does` completes "waiting for rank 3 ". The first
+/// error of either ends it. This rank's own value has been put before.
+Result<void> each_value(Rendezvous& rendezvous, std::string_view kind, Duration timeout,
+                        std::string_view does,
+                        const std::function<Result<void>(Rank, const Bytes&)>& use);
 
 /// Where a store listens: `tcp://HOST:PORT` or `file:PATH` (a unix-domain socket at PATH).
 struct StoreAddress {

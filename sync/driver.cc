@@ -93,10 +93,10 @@ Result<void> Driver::set_up(std::span<const PeerAddress> peers, std::span<float>
                                            config_.frame_bytes, shape.chunk_frames, streams});
   if (!port) return std::move(port).error();
   port_ = std::move(port).value();
-  auto puller = Puller::make(*port_, shape.frame_payload);
-  if (!puller) return std::move(puller).error();
-  puller_ = std::move(puller).value();
-  port_->set_puller(puller_.get());
+  auto read_repair = ReadRepair::make(*port_, shape.frame_payload);
+  if (!read_repair) return std::move(read_repair).error();
+  read_repair_ = std::move(read_repair).value();
+  port_->set_read_repair(read_repair_.get());
   for (Rank rank = 0; rank < config_.world; ++rank) {
     if (rank == config_.self) continue;
     if (auto ok = port_->connect(rank, peers[rank]); !ok) return ok;
@@ -262,7 +262,7 @@ std::size_t Driver::poll_transport(TimePoint now) noexcept {
       on_frames(completion, now);
       returns_[lent++] = ReceiveRequest{completion.token};
     } else if (completion.kind == Completion::Kind::read) {
-      puller_->on_completion(completion);
+      read_repair_->on_completion(completion);
     }
     // A `lost` completion only tells early what the store tells all ranks alike.
   }
@@ -271,8 +271,8 @@ std::size_t Driver::poll_transport(TimePoint now) noexcept {
     fail(selmcast::failed("rank " + self + ": " + transport_.last_error() +
                           "; it stood still for longer than the timeout"));
   }
-  if (puller_ != nullptr) {
-    puller_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
+  if (read_repair_ != nullptr) {
+    read_repair_->deliver([&](const ParsedFrame& frame) { on_checked(frame, now); });
   }
   return count;
 }

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "multicast/puller.h"
+#include "multicast/read_repair.h"
 #include "sync/rounds/windows.h"
 
 namespace selmcast {
@@ -106,7 +106,7 @@ class Driver {
   mutable DriverMail mail_;
   std::unique_ptr<HandOver> app_;
   std::unique_ptr<FramePort> port_;
-  std::unique_ptr<Puller> puller_;  ///< Null where the transport has no reads.
+  std::unique_ptr<ReadRepair> read_repair_;  ///< Null where the transport has no reads.
   std::unique_ptr<RoundMemory> memory_;
   std::unique_ptr<RoundReports> reports_;
   std::unique_ptr<Windows> windows_;

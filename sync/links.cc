@@ -3,6 +3,7 @@
 #include <map>
 
 #include "probes/probe.h"
+#include "store/keys.h"
 
 namespace selmcast {
 
@@ -22,16 +23,14 @@ Result<LinkTable> agree_on_table(Rendezvous& store, const WorkerConfig& config) 
                      " and rx_kbps " + std::to_string(table.rx_kbps.size()) +
                      " entries, but the job has " + std::to_string(config.world) + " ranks");
   }
-  const Bytes own = table_bytes(table);
-  for (Rank rank = 0; rank < config.world; ++rank) {
-    auto theirs = wait_for_key(store, "links/" + std::to_string(rank), config.timeout,
-                               "rank " + std::to_string(rank) + " to tell its links", rank);
-    if (!theirs) return std::move(theirs).error();
-    if (*theirs != own) {
-      return bad_input("rank " + std::to_string(rank) + " was given other links than rank " +
-                       std::to_string(config.rank) + "; give all ranks the same file, or none");
-    }
-  }
+  const auto check = [own = table_bytes(table), &config](Rank rank,
+                                                         const Bytes& theirs) -> Result<void> {
+    if (theirs == own) return {};
+    return bad_input(rank_name(rank) + " was given other links than " + rank_name(config.rank) +
+                     "; give all ranks the same file, or none");
+  };
+  auto same = each_value(store, keys::kLinks, config.timeout, "to tell its links", check);
+  if (!same) return std::move(same).error();
   return table;
 }
 
@@ -41,7 +40,7 @@ Result<LinkTable> agree_on_links(Rendezvous& store, Transport& transport,
                                  const std::vector<RosterEntry>& roster, const WorkerConfig& config,
                                  std::uint64_t job) {
   const Bytes own = config.links ? table_bytes(*config.links) : Bytes();
-  if (auto ok = store.put("links/" + std::to_string(config.rank), own); !ok) return ok.error();
+  if (auto ok = put_own(store, keys::kLinks, own); !ok) return ok.error();
   if (config.links) return agree_on_table(store, config);
   if (config.world == 1) return LinkTable{{0}, {0}};
   auto estimates = probe_links(store, transport, roster, config.timeout, job);

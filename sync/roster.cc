@@ -9,14 +9,11 @@
 
 #include "base/checksum.h"
 #include "multicast/frame.h"
+#include "store/keys.h"
 
 namespace selmcast {
 
 namespace {
-std::string rank_name(Rank rank) {
-  return "rank " + std::to_string(rank);
-}
-
 std::optional<std::uint64_t> number_in(const Bytes& bytes) {
   WireReader in(bytes);
   const auto value = in.get<std::uint64_t>();
@@ -68,13 +65,12 @@ Result<RosterEntry> parse_roster_entry(std::span<const std::byte> bytes) {
 
 Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const RosterEntry& own,
                                                  Duration timeout) {
-  const auto key = [](Rank rank) { return "roster/" + std::to_string(rank); };
-  if (auto ok = store.put(key(store.rank()), serialize(own)); !ok) return std::move(ok).error();
+  if (auto ok = put_own(store, keys::kRoster, serialize(own)); !ok) {
+    return std::move(ok).error();
+  }
   std::vector<RosterEntry> roster;
-  for (Rank rank = 0; rank < store.world(); ++rank) {
-    auto bytes = wait_for_key(store, key(rank), timeout, rank_name(rank) + " to join", rank);
-    if (!bytes) return std::move(bytes).error();
-    auto entry = parse_roster_entry(*bytes);
+  const auto take = [&](Rank rank, const Bytes& bytes) -> Result<void> {
+    auto entry = parse_roster_entry(bytes);
     if (!entry) return bad_input(rank_name(rank) + ": " + entry.error().message);
     if (entry->max_frame_bytes < kFrameLeast) {
       return bad_input(rank_name(rank) + " takes frames of " +
@@ -84,9 +80,13 @@ Result<std::vector<RosterEntry>> exchange_roster(Rendezvous& store, const Roster
     for (const auto& [what, theirs, ours] :
          {std::tuple{"transport", &entry->transport, &own.transport},
           std::tuple{"policy", &entry->policy, &own.policy}}) {
-      if (auto ok = must_equal(rank, what, *theirs, *ours, store.rank()); !ok) return ok.error();
+      if (auto ok = must_equal(rank, what, *theirs, *ours, store.rank()); !ok) return ok;
     }
     roster.push_back(std::move(entry).value());
+    return {};
+  };
+  if (auto all = each_value(store, keys::kRoster, timeout, "to join", take); !all) {
+    return std::move(all).error();
   }
   return roster;
 }
@@ -105,9 +105,10 @@ Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout) {
   if (store.rank() == 0) {
     std::random_device entropy;
     const std::uint64_t job = (std::uint64_t{entropy()} << 32U | entropy()) | 1U;
-    if (auto ok = store.put("job", WireWriter().put(job).take()); !ok) return std::move(ok).error();
+    if (auto ok = store.put(keys::kJob, WireWriter().put(job).take()); !ok)
+      return std::move(ok).error();
   }
-  auto bytes = wait_for_key(store, "job", timeout, "rank 0 to name the job", Rank{0});
+  auto bytes = wait_for_key(store, keys::kJob, timeout, "rank 0 to name the job", Rank{0});
   if (!bytes) return std::move(bytes).error();
   const auto job = number_in(*bytes);
   if (!job || *job == 0) return bad_input("rank 0 published a malformed job id");
@@ -115,43 +116,37 @@ Result<std::uint64_t> agree_on_job(Rendezvous& store, Duration timeout) {
 }
 
 Result<void> agree_on_size(Rendezvous& store, std::uint64_t bytes, Duration timeout) {
-  const auto key = [](Rank rank) { return "params/" + std::to_string(rank); };
-  if (auto ok = store.put(key(store.rank()), WireWriter().put(bytes).take()); !ok) return ok;
-  for (Rank rank = 0; rank < store.world(); ++rank) {
-    auto theirs = wait_for_key(store, key(rank), timeout,
-                               rank_name(rank) + " to register its parameters", rank);
-    if (!theirs) return std::move(theirs).error();
-    const auto size = number_in(*theirs);
-    if (!size || *size != bytes) {
-      return bad_input(rank_name(rank) + " registers " + (size ? std::to_string(*size) : "?") +
-                       " bytes of parameters but " + rank_name(store.rank()) + " registers " +
-                       std::to_string(bytes) + "; all ranks must use the same model");
-    }
+  if (auto ok = put_own(store, keys::kBytes, WireWriter().put(bytes).take()); !ok) {
+    return ok;
   }
-  return {};
+  const auto check = [&](Rank rank, const Bytes& theirs) -> Result<void> {
+    const auto size = number_in(theirs);
+    if (size == bytes) return {};
+    return bad_input(rank_name(rank) + " registers " + (size ? std::to_string(*size) : "?") +
+                     " bytes of parameters but " + rank_name(store.rank()) + " registers " +
+                     std::to_string(bytes) + "; all ranks must use the same model");
+  };
+  return each_value(store, keys::kBytes, timeout, "to register its parameters", check);
 }
 
 Result<void> agree_on_layers(Rendezvous& store, std::span<const std::size_t> sizes,
                              Duration timeout) {
-  const auto key = [](Rank rank) { return "layers/" + std::to_string(rank); };
   const std::uint64_t own = content_hash(sizes.size(), std::as_bytes(sizes));
-  if (auto ok = store.put(key(store.rank()), WireWriter().put(own).take()); !ok) return ok;
-  for (Rank rank = 0; rank < store.world(); ++rank) {
-    auto theirs =
-        wait_for_key(store, key(rank), timeout, rank_name(rank) + " to register its layers", rank);
-    if (!theirs) return std::move(theirs).error();
-    if (number_in(*theirs) == own) continue;
+  if (auto ok = put_own(store, keys::kLayers, WireWriter().put(own).take()); !ok) {
+    return ok;
+  }
+  const auto check = [&](Rank rank, const Bytes& theirs) -> Result<void> {
+    if (number_in(theirs) == own) return {};
     return bad_input(rank_name(rank) + " registers other layers than " + rank_name(store.rank()) +
                      ", which has " + std::to_string(sizes.size()) +
                      "; all ranks must use the same model");
-  }
-  return {};
+  };
+  return each_value(store, keys::kLayers, timeout, "to register its layers", check);
 }
 
 Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration timeout) {
-  const std::string verdict = "start";  // Empty: all go on. Else why nobody does.
   const auto decide = [&](const std::string& why) {
-    return store.create(verdict, std::as_bytes(std::span(why)));
+    return store.create(keys::kStart, std::as_bytes(std::span(why)));
   };
   if (!own) {
     const std::string why = rank_name(store.rank()) + " could not start: " + own.error().message;
@@ -160,26 +155,25 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
     const SteadyClock clock;
     const TimePoint deadline = clock.now() + std::min<Duration>(timeout, kVerdictWait);
     bool there = decide(why.substr(0, kVerdictMax)).has_value();
-    while (there && !store.try_get(verdict) && clock.now() < deadline) {
+    while (there && !store.try_get(keys::kStart) && clock.now() < deadline) {
       there = store.update(kTurn).has_value();
     }
     return own;
   }
-  const auto key = [](Rank rank) { return "set-up/" + std::to_string(rank); };
-  if (auto ok = store.put(key(store.rank()), {}); !ok) return ok;
+  if (auto ok = put_own(store, keys::kSetUp, {}); !ok) return ok;
   const SteadyClock clock;
   const TimePoint deadline = clock.now() + timeout;
   // One more timeout for the store to give back what was decided at the deadline.
   bool decided = false;
   while (true) {
-    if (const auto word = store.try_get(verdict)) {
+    if (const auto word = store.try_get(keys::kStart)) {
       if (word->empty()) return {};
       return failed(rank_name(store.rank()) + " does not start: " + text_in(*word));
     }
     std::string why;
     bool all = true;
     for (Rank rank = 0; rank < store.world() && why.empty(); ++rank) {
-      if (store.try_get(key(rank))) continue;
+      if (store.try_get(keys::of_rank(keys::kSetUp, rank))) continue;
       all = false;
       if (store.lost(rank)) {
         why = rank_name(rank) + " was lost while the job started";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "store/keys.h"
+
 namespace selmcast {
 
 namespace {
@@ -17,13 +19,6 @@ std::optional<std::uint32_t> number_in(const std::optional<Bytes>& bytes) {
   return in.finished() ? value : std::nullopt;
 }
 
-// Whoever suspects anybody sets it, so that nobody looks for suspicions where there are none.
-constexpr std::string_view kSuspicion = "suspicion";
-
-std::string suspect_key(Rank by) {
-  return "suspect/" + std::to_string(by);
-}
-
 // A value of the store has a bound; beyond this only the ranks are told.
 constexpr std::size_t kReasonsMax = 256U << 10U;
 
@@ -37,7 +32,7 @@ ViewAgent::ViewAgent(Rendezvous& store, Driver& driver, AgentConfig config)
       votes_(store.world(), 0) {}
 
 std::string ViewAgent::key(std::string_view what) const {
-  return "view/" + std::to_string(epoch_ + 1) + "/" + std::string(what);
+  return keys::view(epoch_ + 1, what);
 }
 
 std::string ViewAgent::name() const {
@@ -65,7 +60,7 @@ Result<void> ViewAgent::step(TimePoint now) {
 }
 
 Result<void> ViewAgent::notice_losses(TimePoint now) {
-  while (const auto verdict = store_.try_get(verdict_key())) {
+  while (const auto verdict = store_.try_get(keys::verdict(verdicts_))) {
     ++verdicts_;
     WireReader in(*verdict);
     const auto rank = in.get<std::uint32_t>();
@@ -93,10 +88,6 @@ void ViewAgent::lose(Rank rank, TimePoint now) {
   driver_.mark_lost(rank);
 }
 
-std::string ViewAgent::verdict_key() const {
-  return "verdict/" + std::to_string(verdicts_);
-}
-
 Result<void> ViewAgent::report_suspects(TimePoint now) {
   bool changed = false;
   while (auto suspect = driver_.next_suspect()) {
@@ -114,7 +105,8 @@ Result<void> ViewAgent::report_suspects(TimePoint now) {
     if (auto ok = publish_suspicions(now); !ok) return ok;
   }
   // A store whose host hangs still takes writes. It shows only by not giving them back.
-  if (unechoed_ && store_.try_get(suspect_key(store_.rank())) == written_) unechoed_.reset();
+  if (unechoed_ && store_.try_get(keys::of_rank(keys::kSuspect, store_.rank())) == written_)
+    unechoed_.reset();
   if (unechoed_ && now - *unechoed_ > config_.timeout) {
     return failed(name() +
                   ": the job's store does not answer; the process that hosts it (rank 0, "
@@ -139,8 +131,8 @@ Result<void> ViewAgent::publish_suspicions(TimePoint now) {
   }
   written_ = out.take();
   if (!unechoed_) unechoed_ = now;
-  if (auto ok = store_.put(suspect_key(store_.rank()), written_); !ok) return ok;
-  return store_.put(kSuspicion, {});
+  if (auto ok = put_own(store_, keys::kSuspect, written_); !ok) return ok;
+  return store_.put(keys::kSuspicion, {});
 }
 
 std::vector<ViewAgent::Suspicion> ViewAgent::late_in_agreement(TimePoint now) {
@@ -150,7 +142,7 @@ std::vector<ViewAgent::Suspicion> ViewAgent::late_in_agreement(TimePoint now) {
   std::vector<Suspicion> out;
   const std::string epoch = "the view of epoch " + std::to_string(epoch_ + 1);
   for (const Rank member : open_->view.members) {
-    if (gone_[member] != 0 || store_.try_get(key("ack/" + std::to_string(member)))) continue;
+    if (gone_[member] != 0 || store_.try_get(keys::of_rank(key("ack"), member))) continue;
     if (member == store_.rank()) continue;
     out.emplace_back(member, "did not acknowledge " + epoch + " within the timeout");
   }
@@ -165,7 +157,7 @@ std::vector<ViewAgent::Suspicion> ViewAgent::late_in_agreement(TimePoint now) {
 
 std::vector<ViewAgent::Suspicion> ViewAgent::suspicions_of(Rank by) const {
   std::vector<Suspicion> out;
-  const auto bytes = store_.try_get(suspect_key(by));
+  const auto bytes = store_.try_get(keys::of_rank(keys::kSuspect, by));
   if (!bytes) return out;
   WireReader in(*bytes);
   while (in.remaining() > 0) {
@@ -179,7 +171,7 @@ std::vector<ViewAgent::Suspicion> ViewAgent::suspicions_of(Rank by) const {
 
 void ViewAgent::count_votes() {
   std::fill(votes_.begin(), votes_.end(), 0U);
-  if (!store_.try_get(kSuspicion)) return;
+  if (!store_.try_get(keys::kSuspicion)) return;
   for (Rank by = 0; by < store_.world(); ++by) {
     if (gone_[by] != 0) continue;
     for (const auto& suspicion : suspicions_of(by)) ++votes_[suspicion.first];
@@ -221,7 +213,7 @@ Result<void> ViewAgent::evict_suspects(TimePoint now) {
     for (const auto& [rank, why] : suspicions_of(by)) {
       if (rank != worst) continue;
       const std::string text = "rank " + std::to_string(by) + " says it " + why;
-      return store_.create(verdict_key(), WireWriter().put(worst).put_text(text).take());
+      return store_.create(keys::verdict(verdicts_), WireWriter().put(worst).put_text(text).take());
     }
   }
   return {};
@@ -247,7 +239,7 @@ Result<void> ViewAgent::commit() {
   std::uint32_t first_round = 0;
   for (const Rank member : open_->view.members) {
     if (gone_[member] != 0) continue;
-    const auto ack = number_in(store_.try_get(key("ack/" + std::to_string(member))));
+    const auto ack = number_in(store_.try_get(keys::of_rank(key("ack"), member)));
     if (!ack) return {};
     first_round = std::max(first_round, *ack);
   }
@@ -297,7 +289,7 @@ Result<void> ViewAgent::take_proposal(const Bytes& bytes, TimePoint now) {
 std::string ViewAgent::who_holds_up() {
   std::string silent;
   for (const Rank member : open_->view.members) {
-    if (gone_[member] != 0 || store_.try_get(key("ack/" + std::to_string(member)))) continue;
+    if (gone_[member] != 0 || store_.try_get(keys::of_rank(key("ack"), member))) continue;
     silent += (silent.empty() ? "rank " : ", rank ") + std::to_string(member);
   }
   if (silent.empty()) return "all ranks acknowledged it, but it was not committed";
@@ -320,7 +312,7 @@ Result<void> ViewAgent::follow(TimePoint now) {
     if (round) {
       open_->acknowledged = true;
       open_->since = now;
-      return store_.put(key("ack/" + std::to_string(store_.rank())), number_bytes(*round));
+      return put_own(store_, key("ack"), number_bytes(*round));
     }
   } else if (!open_->activated) {
     if (const auto round = number_in(store_.try_get(key("commit")))) {

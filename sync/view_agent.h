@@ -83,7 +83,6 @@ class ViewAgent {
   Result<ScheduleFacts> facts_of_open() const;
   Result<void> take_proposal(const Bytes& bytes, TimePoint now);
   void lose(Rank rank, TimePoint now);
-  std::string verdict_key() const;
   /// Takes decisions: the lowest rank that is in the job and that nobody in it suspects. Where two
   /// believe that they do, what is created first holds.
   Rank first_in_charge() const noexcept;

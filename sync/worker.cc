@@ -7,6 +7,7 @@
 
 #include "base/quiet_thread.h"
 #include "plan/axes/rules.h"
+#include "store/keys.h"
 #include "sync/call_order.h"
 #include "sync/control_thread.h"
 #include "sync/hosted_store.h"
@@ -285,10 +286,10 @@ Result<void> JoinedWorker::barrier(const std::string& key, Bytes value, const st
   return control_->run_until(
       [&](Rendezvous& store, const ViewAgent& agent) -> std::optional<Result<void>> {
         if (!std::exchange(told, true)) {
-          if (auto ok = store.put(key + "/" + std::to_string(store.rank()), value); !ok) return ok;
+          if (auto ok = put_own(store, key, value); !ok) return ok;
         }
         for (Rank r = 0; r < store.world(); ++r) {
-          if (!agent.alive(r) || store.try_get(key + "/" + std::to_string(r))) continue;
+          if (!agent.alive(r) || store.try_get(keys::of_rank(key, r))) continue;
           waits = what + "; rank " + std::to_string(r) + " is missing";
           return std::nullopt;
         }
@@ -301,7 +302,7 @@ Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values
   if (auto ok = able("mean_of"); !ok) return std::move(ok).error();
   WireWriter own;
   for (const double v : values) own.put(std::bit_cast<std::uint64_t>(v));
-  const std::string key = "mean/" + tag + "/" + std::to_string(means_[tag]++);
+  const std::string key = keys::mean(tag, means_[tag]++);
   auto met = barrier(key, own.take(), "for all ranks' values of " + tag, 4 * config_.timeout);
   if (!met) return std::move(met).error();
   // A rank may leave the job just now, so the first one that came this far says whose values count.
@@ -309,13 +310,13 @@ Result<std::vector<double>> JoinedWorker::mean_of(std::span<const double> values
   bool told = false;
   auto added = control_->run_until(
       [&](Rendezvous& store, const ViewAgent& agent) -> std::optional<Result<void>> {
-        const std::string counted = key + "/of";
+        const std::string counted = keys::counted_in(key);
         const auto ranks = store.try_get(counted);
         if (ranks) return add_values(store, key, *ranks, sums);
         if (std::exchange(told, true)) return std::nullopt;
         WireWriter out;
         for (Rank r = 0; r < store.world(); ++r) {
-          if (agent.alive(r) && store.try_get(key + "/" + std::to_string(r))) out.put(r);
+          if (agent.alive(r) && store.try_get(keys::of_rank(key, r))) out.put(r);
         }
         if (auto ok = store.create(counted, out.take()); !ok) return ok;
         return std::nullopt;
@@ -332,8 +333,7 @@ Result<void> JoinedWorker::add_values(const Rendezvous& store, const std::string
   std::uint32_t count = 0;
   for (; in.remaining() > 0; ++count) {
     const auto rank = in.get<std::uint32_t>();
-    const auto bytes =
-        rank ? store.try_get(key + "/" + std::to_string(*rank)) : std::optional<Bytes>();
+    const auto bytes = rank ? store.try_get(keys::of_rank(key, *rank)) : std::optional<Bytes>();
     if (!bytes || bytes->size() != sums.size() * sizeof(std::uint64_t)) {
       return bad_input("mean_of(): rank " + (rank ? std::to_string(*rank) : "?") + " gave " +
                        (bytes ? std::to_string(bytes->size() / sizeof(std::uint64_t)) : "no") +
@@ -349,7 +349,7 @@ Result<void> JoinedWorker::add_values(const Rendezvous& store, const std::string
 
 Result<void> JoinedWorker::publish(std::string tag, std::span<const std::byte> value) {
   if (auto ok = able("publish"); !ok) return ok;
-  const std::string key = "result/" + std::to_string(config_.rank) + "/" + tag;
+  const std::string key = keys::result(config_.rank, tag);
   return control_->run_until(
       [&](Rendezvous& store, const ViewAgent&) -> std::optional<Result<void>> {
         return store.put(key, value);

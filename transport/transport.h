@@ -56,7 +56,8 @@ struct Capabilities {
 struct PeerAddress {
   std::array<std::byte, 96> bytes{};
   std::uint32_t size = 0;
-  std::span<const std::byte> view() const noexcept { return {bytes.data(), size}; }
+  std::span<const std::byte> view() const& noexcept { return {bytes.data(), size}; }
+  void view() const&& = delete;  ///< It would outlive what it looks at.
 };
 
 /// What the transport handed to and took from the network since it was opened.

@@ -29,7 +29,7 @@ class Clocks {
 
   /// False if it was no news.
   bool learn(Rank rank, const ClockNews& news, TimePoint now) noexcept;
-  void heard(Rank rank, TimePoint now) noexcept { peers_[rank].heard = now; }
+  void note_alive(Rank rank, TimePoint now) noexcept { peers_[rank].heard = now; }
   /// This rank did not look for a while, so silence until now counts against nobody.
   void start_anew(TimePoint now) noexcept {
     for (Peer& peer : peers_) peer.heard = peer.moved = now;

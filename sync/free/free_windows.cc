@@ -72,34 +72,23 @@ bool FreeWindows::retire() noexcept {
 void FreeWindows::lose(Rank rank) noexcept {
   clock_.lose(rank);
   if (online_ != nullptr) online_->lose(rank);
-  for (EpochState* epoch : {older_.get(), newer_.get()}) {
-    if (epoch != nullptr) epoch->drop(rank);
-  }
+  Windows::lose(rank);
   look_ = true;
 }
 
 void FreeWindows::start_deadlines_anew(TimePoint now) noexcept {
-  for (EpochState* epoch : {older_.get(), newer_.get()}) {
-    if (epoch != nullptr) epoch->start_deadlines_anew(now);
-  }
+  Windows::start_deadlines_anew(now);
   clock_.others().start_anew(now);
-}
-
-EpochState* FreeWindows::find(std::uint32_t epoch) noexcept {
-  for (EpochState* state : {newer_.get(), older_.get()}) {
-    if (state != nullptr && state->program.epoch == epoch) return state;
-  }
-  return nullptr;
 }
 
 // --- frames --------------------------------------------------------------------------------------
 
 void FreeWindows::note_alive(const FrameHeader& header, TimePoint now) noexcept {
-  clock_.others().heard(header.sender, now);
-  for (EpochState* epoch : {older_.get(), newer_.get()}) {
+  clock_.others().note_alive(header.sender, now);
+  for (EpochState* epoch : epochs()) {
     if (epoch == nullptr) continue;
-    epoch->streams[0].sender->heard(header.sender, now);
-    epoch->streams[0].receiver->heard(header.sender, now);
+    epoch->streams[0].sender->note_alive(header.sender, now);
+    epoch->streams[0].receiver->note_alive(header.sender, now);
   }
 }
 
@@ -161,10 +150,10 @@ Windows::Stray FreeWindows::stray(const EpochState& epoch, const FrameHeader& he
 // --- others' rounds ------------------------------------------------------------------------------
 
 bool FreeWindows::receive(TimePoint now) noexcept {
-  const std::array<EpochState*, 2> epochs{older_.get(), newer_.get()};
-  for (std::size_t e = 0; e < epochs.size(); ++e) {
-    if (epochs[e] == nullptr) continue;
-    ReceiveSession& receiver = *epochs[e]->streams[0].receiver;
+  const auto open = epochs();
+  for (std::size_t e = 0; e < open.size(); ++e) {
+    if (open[e] == nullptr) continue;
+    ReceiveSession& receiver = *open[e]->streams[0].receiver;
     receiver.progress(now);
     if (const auto bad = receiver.digest_mismatch()) {
       fail_mismatch(context_, clock_.own().round, *bad);
@@ -172,12 +161,12 @@ bool FreeWindows::receive(TimePoint now) noexcept {
     if (receiver.unsettled() != unsettled_[e]) look_ = true;
   }
   if (!std::exchange(look_, false)) return false;
-  for (std::size_t e = 0; e < epochs.size(); ++e) {
-    if (epochs[e] == nullptr) continue;
+  for (std::size_t e = 0; e < open.size(); ++e) {
+    if (open[e] == nullptr) continue;
     for (Rank rank = 0; rank < context_.config.world; ++rank) {
-      if (rank != context_.config.self) open_round(*epochs[e], rank, now);
+      if (rank != context_.config.self) open_round(*open[e], rank, now);
     }
-    unsettled_[e] = epochs[e]->streams[0].receiver->unsettled();
+    unsettled_[e] = open[e]->streams[0].receiver->unsettled();
   }
   watch_ = true;
   return true;

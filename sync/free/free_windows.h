@@ -68,7 +68,6 @@ class FreeWindows final : public Windows {
   std::size_t read_mail() noexcept override;
   void lose(Rank rank) noexcept override;
   void start_deadlines_anew(TimePoint now) noexcept override;
-  EpochState* find(std::uint32_t epoch) noexcept override;
   EpochState* fallback() noexcept override { return nullptr; }
   void note_alive(const FrameHeader& header, TimePoint now) noexcept override;
   void learn(const EpochState& epoch, const FrameHeader& header, TimePoint now) noexcept override;
@@ -81,6 +80,9 @@ class FreeWindows final : public Windows {
   TimePoint next_timer() const noexcept override;
 
  private:
+  std::array<EpochState*, 2> epochs() const noexcept override {
+    return {older_.get(), newer_.get()};
+  }
   enum class Stage : std::uint8_t {
     away,       ///< The application computes.
     departing,  ///< It handed a step over, or came to the end.

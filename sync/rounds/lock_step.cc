@@ -56,33 +56,14 @@ void LockStep::switch_epoch(std::uint32_t first_round) noexcept {
   context_.mail.epochs().retire(std::move(replaced));
 }
 
-void LockStep::lose(Rank rank) noexcept {
-  for (EpochState* epoch : {current_.get(), pending_.get()}) {
-    if (epoch != nullptr) epoch->drop(rank);
-  }
-}
-
-void LockStep::start_deadlines_anew(TimePoint now) noexcept {
-  for (EpochState* epoch : {current_.get(), pending_.get()}) {
-    if (epoch != nullptr) epoch->start_deadlines_anew(now);
-  }
-}
-
-EpochState* LockStep::find(std::uint32_t epoch) noexcept {
-  for (EpochState* state : {current_.get(), pending_.get()}) {
-    if (state != nullptr && state->program.epoch == epoch) return state;
-  }
-  return nullptr;
-}
-
 // --- frames --------------------------------------------------------------------------------------
 
 void LockStep::note_alive(const FrameHeader& header, TimePoint now) noexcept {
   EpochState* epoch = find(header.epoch);
   if (epoch == nullptr) epoch = current_.get();
   if (epoch == nullptr || header.stream >= epoch->streams.size()) return;
-  epoch->streams[header.stream].sender->heard(header.sender, now);
-  epoch->streams[header.stream].receiver->heard(header.sender, now);
+  epoch->streams[header.stream].sender->note_alive(header.sender, now);
+  epoch->streams[header.stream].receiver->note_alive(header.sender, now);
 }
 
 bool LockStep::merges(EpochState& epoch, std::size_t layer, const FrameHeader& header) noexcept {

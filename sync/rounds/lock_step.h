@@ -18,6 +18,7 @@
 // passed on when it has arrived. So reductions, trees and chains pipeline within the round.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -32,9 +33,6 @@ class LockStep final : public Windows {
   std::uint32_t offer(std::unique_ptr<EpochState> epoch) noexcept override;
   bool offered() const noexcept override { return pending_ != nullptr; }
   std::size_t read_mail() noexcept override;
-  void lose(Rank rank) noexcept override;
-  void start_deadlines_anew(TimePoint now) noexcept override;
-  EpochState* find(std::uint32_t epoch) noexcept override;
   EpochState* fallback() noexcept override { return current_.get(); }
   void note_alive(const FrameHeader& header, TimePoint now) noexcept override;
   bool merges(EpochState& epoch, std::size_t layer, const FrameHeader& header) noexcept override;
@@ -44,6 +42,9 @@ class LockStep final : public Windows {
   TimePoint next_timer() const noexcept override;
 
  private:
+  std::array<EpochState*, 2> epochs() const noexcept override {
+    return {current_.get(), pending_.get()};
+  }
   /// A lane's frames that become ready, of one layer.
   struct Ready {
     const EpochState::Waiting* what = nullptr;

@@ -5,33 +5,38 @@
 
 namespace selmcast {
 
-void RoundReports::keep_received(const EpochState& epoch) noexcept {
+namespace {
+
+/// Of a rank's states on all streams: the first one that is not `good`, else that, else none.
+template <class State, class StateOn>
+State first_not(State good, const EpochState& epoch, const StateOn& state_on) noexcept {
+  auto out = State::none;
   for (const auto& stream : epoch.streams) {
-    gone_.rx_payload_bytes += stream.receiver->counters().payload_bytes;
-    gone_.read_frames += stream.receiver->counters().read_frames;
+    const State state = state_on(stream);
+    if (state == State::none) continue;
+    out = state;
+    if (state != good) break;
+  }
+  return out;
+}
+
+}  // namespace
+
+void RoundReports::Totals::add_received(const EpochState& epoch) noexcept {
+  for (const auto& stream : epoch.streams) {
+    rx_payload_bytes += stream.receiver->counters().payload_bytes;
+    read_frames += stream.receiver->counters().read_frames;
   }
 }
 
 ReceiverState RoundReports::reached(const EpochState& epoch, Rank rank) noexcept {
-  auto out = ReceiverState::none;
-  for (const auto& stream : epoch.streams) {
-    const auto state = stream.sender->state(rank);
-    if (state == ReceiverState::none) continue;
-    out = state;
-    if (state != ReceiverState::acked) break;
-  }
-  return out;
+  return first_not(ReceiverState::acked, epoch,
+                   [rank](const auto& stream) { return stream.sender->state(rank); });
 }
 
 SenderState RoundReports::heard(const EpochState& epoch, Rank rank) noexcept {
-  auto out = SenderState::none;
-  for (const auto& stream : epoch.streams) {
-    const auto state = stream.receiver->state(rank);
-    if (state == SenderState::none) continue;
-    out = state;
-    if (state != SenderState::complete) break;
-  }
-  return out;
+  return first_not(SenderState::complete, epoch,
+                   [rank](const auto& stream) { return stream.receiver->state(rank); });
 }
 
 void RoundReports::fill(RoundReport& report, const What& what, const EpochState& own,
@@ -39,11 +44,7 @@ void RoundReports::fill(RoundReport& report, const What& what, const EpochState&
   Totals end = gone_;
   end.port = port_.counters();
   for (const EpochState* epoch : {&own, other}) {
-    if (epoch == nullptr) continue;
-    for (const auto& stream : epoch->streams) {
-      end.rx_payload_bytes += stream.receiver->counters().payload_bytes;
-      end.read_frames += stream.receiver->counters().read_frames;
-    }
+    if (epoch != nullptr) end.add_received(*epoch);
   }
   const Totals begin = std::exchange(last_, end);
   report.round = what.round;

@@ -23,7 +23,7 @@ class RoundReports {
     membership_changes_ += static_cast<std::uint32_t>(joined_and_left);
   }
   /// What an epoch that goes away received.
-  void keep_received(const EpochState& epoch) noexcept;
+  void keep_received(const EpochState& epoch) noexcept { gone_.add_received(epoch); }
 
   struct What {
     std::uint32_t round = 0;
@@ -44,6 +44,8 @@ class RoundReports {
     PortCounters port;
     std::uint64_t rx_payload_bytes = 0;
     std::uint64_t read_frames = 0;
+
+    void add_received(const EpochState& epoch) noexcept;
   };
   void fill_peers(RoundReport& report, const EpochState& own, bool both_ways) const noexcept;
 

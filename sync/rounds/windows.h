@@ -2,6 +2,7 @@
 // opens for its senders. All at once in lock-step, or each sender's own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -35,12 +36,12 @@ class Windows {
   virtual bool offered() const noexcept = 0;
   /// Follows what the control thread says of the offer. Work done.
   virtual std::size_t read_mail() noexcept = 0;
-  virtual void lose(Rank rank) noexcept = 0;
+  virtual void lose(Rank rank) noexcept;
   /// This process was stopped for a while: silence until now is nobody's fault.
-  virtual void start_deadlines_anew(TimePoint now) noexcept = 0;
+  virtual void start_deadlines_anew(TimePoint now) noexcept;
   /// The epoch of a frame's number, or null. Control frames of epochs that are over are answered by
   /// fallback().
-  virtual EpochState* find(std::uint32_t epoch) noexcept = 0;
+  EpochState* find(std::uint32_t epoch) noexcept;
   virtual EpochState* fallback() noexcept = 0;
 
   // Frames, checked.
@@ -62,7 +63,28 @@ class Windows {
   // Turns.
   virtual std::size_t progress(TimePoint now) noexcept = 0;
   virtual TimePoint next_timer() const noexcept = 0;
+
+ protected:
+  /// The one in use and the one that comes or goes; null where there is none.
+  virtual std::array<EpochState*, 2> epochs() const noexcept = 0;
 };
+
+inline void Windows::lose(Rank rank) noexcept {
+  for (EpochState* epoch : epochs()) {
+    if (epoch != nullptr) epoch->drop(rank);
+  }
+}
+inline void Windows::start_deadlines_anew(TimePoint now) noexcept {
+  for (EpochState* epoch : epochs()) {
+    if (epoch != nullptr) epoch->start_deadlines_anew(now);
+  }
+}
+inline EpochState* Windows::find(std::uint32_t epoch) noexcept {
+  for (EpochState* state : epochs()) {
+    if (state != nullptr && state->program.epoch == epoch) return state;
+  }
+  return nullptr;
+}
 
 // Nothing to learn, and nothing is left out, unless a kind says otherwise.
 inline void Windows::learn(const EpochState&, const FrameHeader&, TimePoint) noexcept {}

@@ -6,6 +6,16 @@
 
 namespace selmcast {
 
+namespace {
+
+Result<void> append(std::vector<RoundReport>& out, Result<RoundReport> report) {
+  if (!report) return std::move(report).error();
+  out.push_back(std::move(report).value());
+  return {};
+}
+
+}  // namespace
+
 Stepper::Stepper(const Policy& policy, std::span<float> parameters, Rounds& rounds,
                  std::uint64_t seed)
     : overlaps_(policy.has(Trait::overlapping)),
@@ -78,16 +88,12 @@ Result<std::vector<RoundReport>> Stepper::step() {
   std::vector<RoundReport> closed;
   if (!overlaps_) {
     if (steps_ < limit_) return closed;
-    auto report = synchronize();
-    if (!report) return std::move(report).error();
-    closed.push_back(std::move(report).value());
+    if (auto ok = append(closed, synchronize()); !ok) return std::move(ok).error();
     return closed;
   }
   if (under_way_) {
     if (steps_ < limit_ && !rounds_.settled()) return closed;
-    auto report = wait();
-    if (!report) return std::move(report).error();
-    closed.push_back(std::move(report).value());
+    if (auto ok = append(closed, wait()); !ok) return std::move(ok).error();
   }
   depart(false);
   return closed;
@@ -111,15 +117,11 @@ Result<std::vector<RoundReport>> Stepper::step_in_stages() {
   stages_->depart_first();
   carried_ = std::exchange(steps_, 0);
   rounds_.push_part(0, stages_->first_count());
-  auto first = rounds_.wait();
-  if (!first) return std::move(first).error();
-  reports->push_back(std::move(first).value());
+  if (auto ok = append(*reports, rounds_.wait()); !ok) return std::move(ok).error();
   if (!stages_->arrive_first()) {
     stages_->depart_all();
     rounds_.push();
-    auto all = rounds_.wait();
-    if (!all) return std::move(all).error();
-    reports->push_back(std::move(all).value());
+    if (auto ok = append(*reports, rounds_.wait()); !ok) return std::move(ok).error();
     stages_->arrive_all();
     return reports;
   }
@@ -133,9 +135,7 @@ Result<std::vector<RoundReport>> Stepper::step_in_stages() {
 Result<std::vector<RoundReport>> Stepper::step_late() {
   std::vector<RoundReport> closed;
   if (under_way_ && steps_ == late_) {
-    auto report = wait();
-    if (!report) return std::move(report).error();
-    closed.push_back(std::move(report).value());
+    if (auto ok = append(closed, wait()); !ok) return std::move(ok).error();
   }
   if (steps_ == limit_) depart(false);
   return closed;
@@ -144,9 +144,7 @@ Result<std::vector<RoundReport>> Stepper::step_late() {
 Result<std::vector<RoundReport>> Stepper::finish_late() {
   std::vector<RoundReport> reports;
   if (under_way_) {
-    auto report = wait();
-    if (!report) return std::move(report).error();
-    reports.push_back(std::move(report).value());
+    if (auto ok = append(reports, wait()); !ok) return std::move(ok).error();
   }
   depart(true);
   auto report = rounds_.wait();
@@ -164,10 +162,7 @@ Result<std::vector<RoundReport>> Stepper::finish() {
   std::vector<RoundReport> reports;
   const auto run = [&](bool last) -> Result<void> {
     if (!under_way_) depart(last);
-    auto report = wait();
-    if (!report) return std::move(report).error();
-    reports.push_back(std::move(report).value());
-    return {};
+    return append(reports, wait());
   };
   if (overlaps_) {
     // The round under way carries no such word of this rank yet.

@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "device"
 import jobs  # noqa: E402
 
 WORKERS = 6
+ROUNDS = 40
 TIMEOUT = 3.0
 
 
@@ -38,20 +39,20 @@ def leftovers(folder):
     return left
 
 
-def start_job(transport, folder):
+def start_job(transport, folder, rounds=ROUNDS):
     return subprocess.Popen(
         [jobs.PROGRAM, "run", "--workers", str(WORKERS), "--params-bytes", "8000000", "--rounds",
-         "40", "--transport", transport, "--policy", "select=selmcast:2", "--timeout", str(TIMEOUT),
-         "--json", "-"],
+         str(rounds), "--transport", transport, "--policy", "select=selmcast:2", "--timeout",
+         str(TIMEOUT), "--json", "-"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=dict(os.environ, TMPDIR=folder))
 
 
-def undisturbed(transport):
+def undisturbed(transport, rounds=ROUNDS):
     """Seconds that the job takes when nobody is killed."""
     with tempfile.TemporaryDirectory(prefix="selmcast-kill-") as folder:
         begin = time.monotonic()
-        job = start_job(transport, folder)
+        job = start_job(transport, folder, rounds)
         job.communicate(timeout=120)
         assert job.returncode == 0
         return time.monotonic() - begin
@@ -93,13 +94,13 @@ def check(number, victim, transport, status, output, errors):
         assert document["failed_ranks"] in ([victim], []), f"{name}: {document['failed_ranks']}"
         assert document["verified"], name
         if document["failed_ranks"] == [victim]:
-            last = document["rounds"][-1]
-            assert len(document["rounds"]) == 40, f"{name}: {len(document['rounds'])} rounds"
-            # Whoever was heard in the last round died after it had sent, and may have heard it too.
-            heard = bool(last["receivers"][victim])
-            for rank in range(WORKERS):
-                assert heard or victim not in last["receivers"][rank], (
-                    f"{name}: {last['receivers']}")
+            rounds = [entry["receivers"] for entry in document["rounds"]]
+            assert len(rounds) == ROUNDS, f"{name}: {len(rounds)} rounds"
+            # In the round in which it died it may have heard others before it was heard itself.
+            unheard = [i for i, receivers in enumerate(rounds) if not receivers[victim]]
+            for i in range(unheard[0] + 1 if unheard else ROUNDS, ROUNDS):
+                for rank in range(WORKERS):
+                    assert victim not in rounds[i][rank], f"{name}: round {i}: {rounds[i]}"
     else:
         assert status == 1, f"{name}: exit {status}: {errors}"
         assert f"rank {victim}" in errors, f"{name}: the rank is not named: {errors}"

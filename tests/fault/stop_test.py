@@ -16,15 +16,19 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import kill_test  # noqa: E402
 
+# So many that the stop falls into them and not into what comes before them.
+ROUNDS = 200
+
 
 class Stopped(unittest.TestCase):
     def stop_one(self, transport, victim):
         with tempfile.TemporaryDirectory(prefix="selmcast-stop-") as folder:
-            job = kill_test.start_job(transport, folder)
+            usual = kill_test.undisturbed(transport, ROUNDS)
+            job = kill_test.start_job(transport, folder, ROUNDS)
             while len(kill_test.children_of(job.pid)) < kill_test.WORKERS and job.poll() is None:
                 time.sleep(0.005)
             pids = kill_test.children_of(job.pid)
-            time.sleep(1.0)
+            time.sleep(0.6 * usual)
             self.assertIsNone(job.poll(), "the job ended before the stop")
             os.kill(pids[victim], signal.SIGSTOP)
             try:
@@ -35,7 +39,7 @@ class Stopped(unittest.TestCase):
             document = json.loads(output)
             self.assertEqual(document["failed_ranks"], [victim])
             self.assertTrue(document["verified"])
-            self.assertEqual(len(document["rounds"]), 40)
+            self.assertEqual(len(document["rounds"]), ROUNDS)
             self.assertIn(f"rank {victim}", errors)
             self.assertEqual([p for p in pids.values() if os.path.exists(f"/proc/{p}")], [])
             self.assertEqual(kill_test.leftovers(folder), [])

@@ -85,6 +85,11 @@ void fuzz_round_trip(std::span<const std::byte> input) {
   header.offset = reader.get<std::uint64_t>().value_or(0);
   header.flags = reader.get<std::uint16_t>().value_or(0);
   header.kind = static_cast<selmcast::FrameKind>(1 + kind.value_or(0) % 6);
+  if (header.kind == selmcast::FrameKind::data) {
+    // The two share eight bytes.
+    header.weight = static_cast<std::uint32_t>(header.offset >> 48) + 1;
+    header.offset &= (std::uint64_t{1} << 48) - 1;
+  }
   const auto payload =
       input.last(std::min<std::size_t>(reader.remaining(), selmcast::kFramePayloadMax));
   header.length = static_cast<std::uint16_t>(payload.size());

@@ -40,7 +40,7 @@ BUDGETS = {
     "plan/select": 4200,
     "probes": 2000,
     "simulate": 700,
-    "store": 1700,
+    "store": 1740,
     "sync": 2300,
     "sync/free": 1400,
     "sync/mix": 1000,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "store/keys.h"
 #include "transport/backends/route.h"
 #include "transport/shm/shm_transport.h"
 #if SELMCAST_HAVE_VERBS
@@ -18,10 +19,6 @@ constexpr const char* kAuto = "auto";
 constexpr std::size_t kReasonMax = 512;
 /// Of the machine's memory, for the rings of all ranks together.
 constexpr std::uint64_t kShmShare = 4;
-
-std::string rank_name(Rank rank) {
-  return "rank " + std::to_string(rank);
-}
 
 /// What a rank tells the others first.
 struct Offer {
@@ -59,9 +56,6 @@ class Agreement {
   Result<ChosenTransport> open(const std::string& name) const;
 
  private:
-  static std::string key(const char* what, Rank rank) {
-    return std::string("transport/") + what + "/" + std::to_string(rank);
-  }
   Result<std::vector<Bytes>> gather(const char* what, const Bytes& own);
   Result<std::string> refusal(const char* what, std::string own);
   Result<std::string> no_shm(const std::vector<Offer>& offers,
@@ -74,14 +68,15 @@ class Agreement {
 };
 
 Result<std::vector<Bytes>> Agreement::gather(const char* what, const Bytes& own) {
-  if (auto ok = store_.put(key(what, store_.rank()), own); !ok) return ok.error();
+  const std::string kind = keys::transport(what);
+  if (auto ok = put_own(store_, kind, own); !ok) return ok.error();
   std::vector<Bytes> out;
-  for (Rank rank = 0; rank < store_.world(); ++rank) {
-    auto bytes =
-        wait_for_key(store_, key(what, rank), wish_.timeout, rank_name(rank) + " to join", rank);
-    if (!bytes) return std::move(bytes).error();
-    out.push_back(std::move(bytes).value());
-  }
+  auto all = each_value(store_, kind, wish_.timeout, "to join",
+                        [&](Rank, const Bytes& bytes) -> Result<void> {
+                          out.push_back(bytes);
+                          return {};
+                        });
+  if (!all) return std::move(all).error();
   return out;
 }
 
@@ -103,7 +98,8 @@ Result<std::string> Agreement::map_all(std::unique_ptr<Transport>& transport) {
   auto opened = open_transport("shm", wish_.config);
   auto unmade = refusal("shm", opened ? "" : opened.error().message);
   if (!unmade || !unmade->empty()) return unmade;
-  const auto own = (*opened)->address().view();
+  const PeerAddress address = (*opened)->address();
+  const auto own = address.view();
   auto addresses = gather("memory", Bytes(own.begin(), own.end()));
   if (!addresses) return std::move(addresses).error();
   std::string why;
@@ -181,7 +177,7 @@ Result<ChosenTransport> Agreement::reach() {
   const Offer own{wish_.name, wish_.host, !config.interface.empty() || config.mtu != 0};
   if (wish_.name != kAuto) {
     // Others may leave the choice to this rank.
-    auto told = store_.put(key("offer", store_.rank()), serialize(own));
+    auto told = put_own(store_, keys::transport("offer"), serialize(own));
     if (!told) return std::move(told).error();
     return open(wish_.name);
   }

@@ -146,7 +146,7 @@ TEST_F(Withdrawing, WhoIsEvictedReadsNothingMore) {
   // Alive, but without progress: twice the timeout.
   for (int i = 0; i < 30 && session->state(2) != ReceiverState::evicted; ++i) {
     now += milliseconds(10);
-    session->heard(2, now);
+    session->note_alive(2, now);
     session->progress(now);
     port->flush();
     std::array<Completion, 64> done;

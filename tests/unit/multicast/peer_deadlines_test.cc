@@ -14,7 +14,7 @@ TEST(PeerDeadlines, SilenceCountsOneTimeout) {
   auto deadlines = PeerDeadlines::of_senders(2, kTimeout);
   deadlines.wait_for(1, kStart);
   EXPECT_EQ(deadlines.expires(1), kStart + kTimeout);
-  deadlines.heard(1, kStart + kTimeout / 2);
+  deadlines.note_alive(1, kStart + kTimeout / 2);
   EXPECT_EQ(deadlines.expires(1), kStart + kTimeout * 3 / 2);
   EXPECT_FALSE(deadlines.silent(1, kStart + kTimeout));
   EXPECT_TRUE(deadlines.silent(1, kStart + kTimeout * 3 / 2));
@@ -26,7 +26,7 @@ TEST(PeerDeadlines, WhoIsHeardHasTwoTimeoutsAsAReceiverAndThreeAsASender) {
   const TimePoint late = kStart + 10 * kTimeout;
   for (auto* deadlines : {&receivers, &senders}) {
     deadlines->wait_for(1, kStart);
-    deadlines->heard(1, late);
+    deadlines->note_alive(1, late);
   }
   EXPECT_EQ(receivers.expires(1), kStart + 2 * kTimeout);
   EXPECT_EQ(senders.expires(1), kStart + 3 * kTimeout);
@@ -113,7 +113,7 @@ TEST_F(Sessions, AStreamLivesOnTheProgressOfItsSendersOtherStreams) {
   EXPECT_EQ(waiting.state(0), SenderState::hearing);
   const TimePoint last = now();
   const auto heard = [&] {
-    waiting.heard(0, now());  // ALIVE, again and again.
+    waiting.note_alive(0, now());  // ALIVE, again and again.
     waiting.progress(now());
     return waiting.done();
   };

@@ -82,8 +82,8 @@ class Sessions : public testing::Test {
   void take(Node& node, std::span<const std::byte> bytes) {
     const auto frame = parse_frame(bytes, kJob);
     if (frame.error != FrameError::none) return;
-    node.sender->heard(frame.header.sender, now());
-    node.receiver->heard(frame.header.sender, now());
+    node.sender->note_alive(frame.header.sender, now());
+    node.receiver->note_alive(frame.header.sender, now());
     if (frame.header.kind == FrameKind::data) {
       const Verdict verdict = node.receiver->on_data(frame.header, frame.payload, now());
       ++node.verdicts[verdict];

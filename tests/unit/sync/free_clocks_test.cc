@@ -78,16 +78,16 @@ TEST(FreeClocks, SilenceForATimeoutOrNoMoveForThreeMakesASuspect) {
   };
   EXPECT_EQ(suspect(seconds(5)), std::nullopt) << "the wait begins now";
   EXPECT_EQ(suspect(milliseconds(5'999)), std::nullopt);
-  clocks.heard(2, moment(milliseconds(5'999)));
+  clocks.note_alive(2, moment(milliseconds(5'999)));
   EXPECT_EQ(suspect(seconds(6)), Rank{1});
   EXPECT_EQ(suspect(seconds(6)), std::nullopt) << "once";
   // Rank 2 answers all the time; at 7 s its application does a step.
   clocks.learn(2, {1, 0, 1, false, false}, moment(seconds(7)));
   for (Duration t = seconds(6); t < milliseconds(9'999); t += milliseconds(500)) {
-    clocks.heard(2, moment(t));
+    clocks.note_alive(2, moment(t));
     EXPECT_EQ(suspect(t), std::nullopt) << t / milliseconds(1);
   }
-  clocks.heard(2, moment(milliseconds(9'999)));
+  clocks.note_alive(2, moment(milliseconds(9'999)));
   EXPECT_EQ(suspect(milliseconds(9'999)), std::nullopt);
   EXPECT_EQ(suspect(seconds(10)), Rank{2});
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -66,6 +67,23 @@ TEST_F(HostedStore, RankZeroMayStartLastAndNobodyIsCutOffAtTheEnd) {
     }
     for (auto& thread : threads) thread.join();
   }
+}
+
+TEST_F(HostedStore, RankZeroLeavesLast) {
+  std::atomic<bool> left{false};
+  std::thread other([&] {
+    auto worker = Worker::join(config(1, 2));
+    ASSERT_TRUE(worker) << worker.error().message;
+    std::this_thread::sleep_for(300ms);
+    EXPECT_FALSE(left);
+    EXPECT_TRUE((*worker)->leave());
+  });
+  auto host = Worker::join(config(0, 2));
+  ASSERT_TRUE(host) << host.error().message;
+  EXPECT_TRUE((*host)->leave());
+  left = true;
+  EXPECT_FALSE(std::filesystem::exists(at_.path));
+  other.join();
 }
 
 TEST_F(HostedStore, AServedAddressIsRefusedWithWhatToSet) {

@@ -34,7 +34,9 @@ std::optional<Error> error_of(const Result<T>& result) {
   return result ? std::nullopt : std::optional(result.error());
 }
 
-inline std::optional<Error> make(Worker& worker, std::vector<float>& parameters, Call call) {
+/// `computes`: the caller's own parameters are its own now, so a step may change them first.
+inline std::optional<Error> make(Worker& worker, std::vector<float>& parameters, Call call,
+                                 bool computes = false) {
   const double value = 1.5;
   switch (call) {
     case Call::add_parameters:
@@ -48,7 +50,9 @@ inline std::optional<Error> make(Worker& worker, std::vector<float>& parameters,
     case Call::synchronize:
       return error_of(worker.synchronize());
     case Call::step:
-      for (auto& w : parameters) w += 1.0F;
+      if (computes) {
+        for (auto& w : parameters) w += 1.0F;
+      }
       return error_of(worker.step());
     case Call::finish:
       return error_of(worker.finish());
@@ -204,8 +208,8 @@ class Sequences : public testing::Test {
     for (std::size_t i = 0; i < sequence.size(); ++i) {
       making[i] = sequence[i];
       const auto call = static_cast<Call>(sequence[i]);
-      const auto error = make(worker, parameters, call);
       const bool allowed = model.make(call);
+      const auto error = make(worker, parameters, call, allowed);
       EXPECT_EQ(!error, allowed) << policy << ": call " << i + 1 << " of " << sequence << ": "
                                  << (error ? error->message : "no error");
       if (error) {

@@ -17,7 +17,7 @@
 namespace selmcast {
 
 /// Which frames are wanted, of whose round.
-struct Pull {
+struct RepairRead {
   Rank from = 0;
   std::uint32_t epoch = 0;
   std::uint32_t round = 0;
@@ -28,20 +28,20 @@ struct Pull {
 
 /// One thread. Allocates in make() only. A batch is some reads of data and one of the tag after
 /// them; its frames are handed out when all came and the tag is the round's.
-class Puller {
+class ReadRepair {
  public:
   static constexpr std::uint32_t kBatches = 4;
   static constexpr std::uint32_t kBatchFrames = 32;
   static constexpr std::uint32_t kBatchReads = 8;  ///< Of data.
 
   /// Null where the transport has no reads. `frame_payload`: of all streams.
-  static Result<std::unique_ptr<Puller>> make(FramePort& port, std::uint32_t frame_payload);
+  static Result<std::unique_ptr<ReadRepair>> make(FramePort& port, std::uint32_t frame_payload);
 
   /// Whether frames of that sender can be read now; false has the way to it made.
   bool ready(Rank from) noexcept { return reads_.can_read(port_.destination(from).id); }
   /// Starts to fetch frames of `gaps` (ascending, within the round), as many as a batch holds.
   /// Returns how many; 0 when no batch is free or the transport takes none.
-  std::uint32_t pull(const Pull& what, std::span<const NackRange> gaps) noexcept;
+  std::uint32_t fetch(const RepairRead& what, std::span<const NackRange> gaps) noexcept;
 
   /// A completion of kind read.
   void on_completion(const Completion& completion) noexcept;
@@ -62,14 +62,14 @@ class Puller {
  private:
   struct Batch {
     enum class State : std::uint8_t { free, reading, whole } state = State::free;
-    Pull what;
+    RepairRead what;
     std::array<std::uint32_t, kBatchFrames> frame{};
     std::uint32_t frames = 0;
     std::uint32_t pending = 0;  ///< Reads posted and not completed.
     bool failed = false;
   };
 
-  Puller(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload);
+  ReadRepair(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload);
   std::size_t batch_bytes() const noexcept {
     return kTagBytes + std::size_t{kBatchFrames} * frame_payload_;
   }

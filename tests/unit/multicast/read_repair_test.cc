@@ -1,5 +1,5 @@
 // Repair by reading: what is fetched, and when it counts.
-#include "multicast/puller.h"
+#include "multicast/read_repair.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ class ReadingTransport final : public Transport, public RemoteReads {
 constexpr std::uint32_t kPayload = 64, kFrames = 40;
 constexpr std::uint64_t kBytes = kPayload * kFrames - 24;  // the last frame is short
 
-class PullerTest : public testing::Test {
+class ReadRepairTest : public testing::Test {
  protected:
   void SetUp() override {
     SplitMix64 random(3);
@@ -78,9 +78,9 @@ class PullerTest : public testing::Test {
     port_ =
         std::move(FramePort::make(transport_, {1, 0, 2, kFrameHeaderBytes + kPayload, 4})).value();
     ASSERT_TRUE(port_->connect(1, {}));
-    puller_ = std::move(Puller::make(*port_, kPayload)).value();
+    read_repair_ = std::move(ReadRepair::make(*port_, kPayload)).value();
   }
-  Pull what() {
+  RepairRead what() {
     return {.from = 1,
             .epoch = 2,
             .round = 9,
@@ -89,14 +89,14 @@ class PullerTest : public testing::Test {
             .location = {transport_.remote_memory(1, data_.data()),
                          transport_.remote_memory(1, tag_.data())}};
   }
-  std::uint32_t pull(std::vector<NackRange> gaps) { return puller_->pull(what(), gaps); }
+  std::uint32_t fetch(std::vector<NackRange> gaps) { return read_repair_->fetch(what(), gaps); }
   void finish_all() {
-    while (!transport_.reads.empty()) puller_->on_completion(transport_.finish());
+    while (!transport_.reads.empty()) read_repair_->on_completion(transport_.finish());
   }
   /// The frames handed out, each checked against the sender's bytes.
   std::vector<std::uint32_t> delivered() {
     std::vector<std::uint32_t> out;
-    puller_->deliver([&](const ParsedFrame& frame) {
+    read_repair_->deliver([&](const ParsedFrame& frame) {
       EXPECT_EQ(frame.header.kind, FrameKind::data);
       EXPECT_EQ(frame.header.sender, 1U);
       EXPECT_EQ(frame.header.round, 9U);
@@ -114,11 +114,11 @@ class PullerTest : public testing::Test {
   std::array<std::byte, 8> tag_{};
   ReadingTransport transport_;
   std::unique_ptr<FramePort> port_;
-  std::unique_ptr<Puller> puller_;
+  std::unique_ptr<ReadRepair> read_repair_;
 };
 
-TEST_F(PullerTest, FetchesTheGapsAndHandsThemOutOnce) {
-  EXPECT_EQ(pull({{3, 2}, {10, 1}, {kFrames - 1, 1}}), 4U);
+TEST_F(ReadRepairTest, FetchesTheGapsAndHandsThemOutOnce) {
+  EXPECT_EQ(fetch({{3, 2}, {10, 1}, {kFrames - 1, 1}}), 4U);
   EXPECT_EQ(transport_.reads.size(), 4U);  // three of data, one of the tag
   EXPECT_EQ(transport_.reads.back().bytes, 8U);
   finish_all();
@@ -126,56 +126,56 @@ TEST_F(PullerTest, FetchesTheGapsAndHandsThemOutOnce) {
   EXPECT_TRUE(delivered().empty());
 }
 
-TEST_F(PullerTest, NothingCountsBeforeTheTagCame) {
-  ASSERT_EQ(pull({{0, 1}}), 1U);
-  puller_->on_completion(transport_.finish());
+TEST_F(ReadRepairTest, NothingCountsBeforeTheTagCame) {
+  ASSERT_EQ(fetch({{0, 1}}), 1U);
+  read_repair_->on_completion(transport_.finish());
   EXPECT_TRUE(delivered().empty());
-  puller_->on_completion(transport_.finish());
+  read_repair_->on_completion(transport_.finish());
   EXPECT_EQ(delivered().size(), 1U);
 }
 
-TEST_F(PullerTest, NothingCountsWhenTheSenderHasGoneOn) {
+TEST_F(ReadRepairTest, NothingCountsWhenTheSenderHasGoneOn) {
   for (const std::uint64_t tag : {std::uint64_t{0}, round_tag(2, 10), round_tag(1, 9)}) {
     store_le(tag_.data(), tag);
-    ASSERT_EQ(pull({{0, 3}}), 3U);
+    ASSERT_EQ(fetch({{0, 3}}), 3U);
     finish_all();
     EXPECT_TRUE(delivered().empty()) << tag;
   }
-  EXPECT_EQ(puller_->failed_batches(), 3U);
+  EXPECT_EQ(read_repair_->failed_batches(), 3U);
 }
 
-TEST_F(PullerTest, NothingCountsWhenAReadFailed) {
+TEST_F(ReadRepairTest, NothingCountsWhenAReadFailed) {
   for (int bad = 0; bad < 3; ++bad) {
-    ASSERT_EQ(pull({{0, 1}, {7, 1}}), 2U);
+    ASSERT_EQ(fetch({{0, 1}, {7, 1}}), 2U);
     for (int i = 0; i < 3; ++i) {
-      puller_->on_completion(transport_.finish(i == bad ? Status::failed : Status::ok));
+      read_repair_->on_completion(transport_.finish(i == bad ? Status::failed : Status::ok));
     }
     EXPECT_TRUE(delivered().empty()) << "read " << bad;
   }
 }
 
-TEST_F(PullerTest, BatchesAreBoundedAndComeBack) {
-  EXPECT_EQ(pull({{0, kFrames}}), Puller::kBatchFrames);
+TEST_F(ReadRepairTest, BatchesAreBoundedAndComeBack) {
+  EXPECT_EQ(fetch({{0, kFrames}}), ReadRepair::kBatchFrames);
   std::vector<NackRange> many;
   for (std::uint32_t f = 0; f < kFrames; f += 2) many.push_back({f, 1});
-  EXPECT_EQ(pull(many), Puller::kBatchReads);
-  EXPECT_EQ(pull({{1, 1}}), 1U);
-  EXPECT_EQ(pull({{1, 1}}), 1U);
-  EXPECT_EQ(pull({{1, 1}}), 0U);  // kBatches
+  EXPECT_EQ(fetch(many), ReadRepair::kBatchReads);
+  EXPECT_EQ(fetch({{1, 1}}), 1U);
+  EXPECT_EQ(fetch({{1, 1}}), 1U);
+  EXPECT_EQ(fetch({{1, 1}}), 0U);  // kBatches
   finish_all();
-  EXPECT_EQ(delivered().size(), Puller::kBatchFrames + Puller::kBatchReads + 2);
-  EXPECT_EQ(pull({{1, 1}}), 1U);
+  EXPECT_EQ(delivered().size(), ReadRepair::kBatchFrames + ReadRepair::kBatchReads + 2);
+  EXPECT_EQ(fetch({{1, 1}}), 1U);
 }
 
-TEST_F(PullerTest, AnythingButTheWholeBatchPostedCountsOnlyWithItsTag) {
+TEST_F(ReadRepairTest, AnythingButTheWholeBatchPostedCountsOnlyWithItsTag) {
   transport_.room = 0;
-  EXPECT_EQ(pull({{0, 1}}), 0U);
+  EXPECT_EQ(fetch({{0, 1}}), 0U);
   transport_.room = 1;  // the data, not the tag
-  EXPECT_EQ(pull({{0, 1}}), 0U);
+  EXPECT_EQ(fetch({{0, 1}}), 0U);
   finish_all();
   EXPECT_TRUE(delivered().empty());
   transport_.room = 2;  // one gap of two and, once there is room again, no tag: nothing
-  EXPECT_EQ(pull({{0, 1}, {5, 1}, {9, 1}}), 0U);
+  EXPECT_EQ(fetch({{0, 1}, {5, 1}, {9, 1}}), 0U);
   finish_all();
   EXPECT_TRUE(delivered().empty());
 }

@@ -1,4 +1,4 @@
-#include "multicast/puller.h"
+#include "multicast/read_repair.h"
 
 #include <algorithm>
 
@@ -6,10 +6,10 @@
 
 namespace selmcast {
 
-Result<std::unique_ptr<Puller>> Puller::make(FramePort& port, std::uint32_t frame_payload) {
+Result<std::unique_ptr<ReadRepair>> ReadRepair::make(FramePort& port, std::uint32_t frame_payload) {
   RemoteReads* const reads = port.transport().abilities().reads;
-  if (reads == nullptr) return std::unique_ptr<Puller>();
-  std::unique_ptr<Puller> out(new Puller(port, *reads, frame_payload));  // set-up:
+  if (reads == nullptr) return std::unique_ptr<ReadRepair>();
+  std::unique_ptr<ReadRepair> out(new ReadRepair(port, *reads, frame_payload));  // set-up:
   auto arena = Arena::map(kBatches * out->batch_bytes());
   if (!arena) return Error{arena.error().kind, "reading from peers: " + arena.error().message};
   out->arena_ = std::move(arena).value();
@@ -19,11 +19,11 @@ Result<std::unique_ptr<Puller>> Puller::make(FramePort& port, std::uint32_t fram
   return out;
 }
 
-Puller::Puller(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload)
+ReadRepair::ReadRepair(FramePort& port, RemoteReads& reads, std::uint32_t frame_payload)
     : port_(port), reads_(reads), frame_payload_(frame_payload) {}
 
-bool Puller::post(std::size_t at, const RemoteMemory& from, std::byte* into,
-                  std::uint32_t bytes) noexcept {
+bool ReadRepair::post(std::size_t at, const RemoteMemory& from, std::byte* into,
+                      std::uint32_t bytes) noexcept {
   const ReadRequest request{.peer = port_.destination(batches_[at].what.from).id,
                             .from = from,
                             .into = into,
@@ -35,7 +35,7 @@ bool Puller::post(std::size_t at, const RemoteMemory& from, std::byte* into,
   return true;
 }
 
-std::uint32_t Puller::pull(const Pull& what, std::span<const NackRange> gaps) noexcept {
+std::uint32_t ReadRepair::fetch(const RepairRead& what, std::span<const NackRange> gaps) noexcept {
   const auto found = std::find_if(batches_.begin(), batches_.end(),
                                   [](const Batch& b) { return b.state == Batch::State::free; });
   if (found == batches_.end()) return 0;
@@ -65,14 +65,14 @@ std::uint32_t Puller::pull(const Pull& what, std::span<const NackRange> gaps) no
   return batch.failed ? 0 : batch.frames;
 }
 
-void Puller::on_completion(const Completion& completion) noexcept {
+void ReadRepair::on_completion(const Completion& completion) noexcept {
   const auto at = static_cast<std::size_t>(completion.user);
   Batch& batch = batches_[at];
   batch.failed = batch.failed || completion.status != Status::ok;
   if (--batch.pending == 0) finish(at);
 }
 
-void Puller::finish(std::size_t at) noexcept {
+void ReadRepair::finish(std::size_t at) noexcept {
   Batch& batch = batches_[at];
   const bool ours =
       load_le<std::uint64_t>(memory_of(at)) == round_tag(batch.what.epoch, batch.what.round);
@@ -84,8 +84,8 @@ void Puller::finish(std::size_t at) noexcept {
   batch.state = Batch::State::whole;
 }
 
-ParsedFrame Puller::frame_of(Batch& batch, std::uint32_t index) noexcept {
-  const Pull& what = batch.what;
+ParsedFrame ReadRepair::frame_of(Batch& batch, std::uint32_t index) noexcept {
+  const RepairRead& what = batch.what;
   const std::uint32_t frame = batch.frame[index];
   const auto at = static_cast<std::size_t>(&batch - batches_.data());
   ParsedFrame out;
