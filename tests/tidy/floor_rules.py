@@ -45,7 +45,7 @@ BUDGETS = {
     "sync/free": 1400,
     "sync/mix": 1000,
     "sync/rounds": 1800,
-    "sync/steps": 1200,
+    "sync/steps": 1310,
     "tools/papers": 1500,
     "tools/perf": 2600,
     "train": 3900,
