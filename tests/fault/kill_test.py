@@ -96,8 +96,8 @@ def check(number, victim, transport, status, output, errors):
         if document["failed_ranks"] == [victim]:
             rounds = document["rounds"]
             assert len(rounds) == ROUNDS, f"{name}: {len(rounds)} rounds"
-            # Every eviction begins an epoch, and nothing else does. The victim may have heard others
-            # in the round in which it died, or even all of the last one.
+            # Every eviction begins an epoch, and nothing else does. The victim may have heard
+            # others in the round in which it died, or even all of the last one.
             for entry in rounds:
                 if entry["epoch"] == rounds[0]["epoch"]:
                     continue
