@@ -52,9 +52,9 @@ BUDGETS = {
     "transport": 900,
     "transport/backends": 600,
     "transport/shm": 1900,
-    "transport/sim": 1300,
+    "transport/sim": 1100,
     "transport/uring": 1500,
-    "transport/verbs": 5400,
+    "transport/verbs": 5100,
 }
 
 
