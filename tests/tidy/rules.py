@@ -30,6 +30,7 @@ LARGE_CLASSES = {
     "FramePort": 27,
     "ReceiveSession": 26,
     "UringTransport": 26,
+    "VerbsTransport": 28,
     "Ping": 29,
 }
 MAX_README_LINES = 60
