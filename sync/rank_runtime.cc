@@ -31,7 +31,7 @@ Result<void> DriverRounds::pass(bool last, std::vector<RoundReport>& ended) {
 
 RankRuntime::RankRuntime(const RankSettings& settings, std::span<float> parameters,
                          DriverRounds& rounds)
-    : stepper_(settings.policy, parameters, rounds, settings.driver.seed) {}
+    : stepper_(make_stepper(settings.policy, parameters, rounds, settings.driver.seed)) {}
 
 Result<std::unique_ptr<RankRuntime>> RankRuntime::make(
     Transport& transport, const RankSettings& settings, std::span<const PeerAddress> peers,
@@ -51,7 +51,7 @@ Result<std::unique_ptr<RankRuntime>> RankRuntime::make(
   }
   DriverConfig config = settings.driver;
   config.layers.assign(layers.begin(), layers.end());
-  auto driver = Driver::make(transport, config, peers, out->stepper_.stream());
+  auto driver = Driver::make(transport, config, peers, out->stepper_->stream());
   if (!driver) return std::move(driver).error();
   out->driver_ = std::move(driver).value();
   rounds.bind(*out->driver_);

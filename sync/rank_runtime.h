@@ -47,12 +47,12 @@ class RankRuntime {
       std::span<float> parameters, std::span<const std::size_t> layers, DriverRounds& rounds);
 
   Driver& driver() noexcept { return *driver_; }
-  Stepper& stepper() noexcept { return stepper_; }
+  Stepper& stepper() noexcept { return *stepper_; }
 
  private:
   RankRuntime(const RankSettings& settings, std::span<float> parameters, DriverRounds& rounds);
 
-  Stepper stepper_;
+  std::unique_ptr<Stepper> stepper_;
   std::unique_ptr<Driver> driver_;
 };
 

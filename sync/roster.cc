@@ -149,16 +149,20 @@ Result<void> agree_on_start(Rendezvous& store, const Result<void>& own, Duration
     return store.create(keys::kStart, std::as_bytes(std::span(why)));
   };
   if (!own) {
-    const std::string why = rank_name(store.rank()) + " could not start: " + own.error().message;
+    const std::string why = (rank_name(store.rank()) + " could not start: " + own.error().message)
+                                .substr(0, kVerdictMax);
     // Its own reason counts more here than what becomes of the store. A connection that ends with
     // bytes unread takes with it what was sent last, so the verdict must have come back.
     const SteadyClock clock;
     const TimePoint deadline = clock.now() + std::min<Duration>(timeout, kVerdictWait);
-    bool there = decide(why.substr(0, kVerdictMax)).has_value();
+    bool there = decide(why).has_value();
     while (there && !store.try_get(keys::kStart) && clock.now() < deadline) {
       there = store.update(kTurn).has_value();
     }
-    return own;
+    const auto first = store.try_get(keys::kStart);
+    if (!first || first->empty() || text_in(*first) == why) return own;
+    // Where another rank failed first, this failure may be no more than what follows from it.
+    return Error{own.error().kind, own.error().message + "; before that " + text_in(*first)};
   }
   if (auto ok = put_own(store, keys::kSetUp, {}); !ok) return ok;
   const SteadyClock clock;

@@ -38,36 +38,6 @@ class RemoteReads {
   ~RemoteReads() = default;
 };
 
-/// Frames of a group can be received straight to where they belong: a membership may have a queue
-/// of receives that name places, which frames take one after the other, as they come.
-class PlacedReceives {
- public:
-  /// Receives that a queue holds at once; at least 1.
-  virtual std::uint32_t placed_depth() const noexcept = 0;
-  /// Memory that places of post_placed() lie in. It stays the caller's and must outlive the Region.
-  virtual Result<Region> register_places(std::span<std::byte> memory) = 0;
-  /// As Transport::join() as receiver, with a queue: the group's frames are received by what
-  /// post_placed() posts, and lost where nothing is posted. Several such memberships of a group
-  /// share its queue. Error unavailable: no room for another queue, or the group was joined
-  /// without; Transport::join() may still do.
-  virtual Result<Membership> join_placed(GroupAddress group) = 0;
-  /// Data. Adds receives to the end of a queue: a prefix, like Transport::post_sends(). Frames take
-  /// them in this order, and completions (of kind receive) come in it. The device may write to a
-  /// place from now on until the completion, or until the receive is dropped.
-  virtual PostOutcome post_placed(MembershipId group,
-                                  std::span<const LandingRequest> requests) noexcept = 0;
-  /// Drops all receives of the queue that have not completed: when this returns true, nothing
-  /// writes to their places any more, and no completion of them comes. False: the device refuses,
-  /// see Transport::last_error(). For after a loss: may enter the kernel.
-  virtual bool take_back(MembershipId group) noexcept = 0;
-  /// Data. How often the queue's receives were dropped, by take_back() or by the transport after an
-  /// error of the device. What poll() handed out before still counts.
-  virtual std::uint32_t drops(MembershipId group) const noexcept = 0;
-
- protected:
-  ~PlacedReceives() = default;
-};
-
 /// The device can pace what it sends.
 class Pacing {
  public:
@@ -108,7 +78,6 @@ class ReadInPlace {
 /// Null: the transport has no such ability, here or as it was opened.
 struct Abilities {
   RemoteReads* reads = nullptr;
-  PlacedReceives* placed_receives = nullptr;
   Pacing* pacing = nullptr;
   ReadInPlace* in_place = nullptr;
   const Timestamps* timestamps = nullptr;

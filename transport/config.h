@@ -18,9 +18,8 @@ struct TransportConfig {
   std::string interface;
   std::uint32_t ipv4 = 0;            ///< uring: which of the interface's addresses; 0: its first.
   bool shared_receive_queue = true;  ///< verbs: one for all queue pairs, where the device can.
-  /// Wanted abilities that cost something where they are there (abilities.h). Verbs has them with
-  /// one device; a notice tells where that cannot do it.
-  bool placed_receives = false;
+  /// An ability that costs something where it is there (abilities.h). Verbs has it with one device;
+  /// a notice tells where that cannot do it.
   bool timestamps = false;
   std::uint32_t mtu = 0;  ///< Upper bound on the IP packet size; 0 takes the interface's.
 };

@@ -84,25 +84,6 @@ struct ReadRequest {
   std::uint64_t user = 0;  ///< Comes back in the completion.
 };
 
-/// A receive that names a place (PlacedReceives::post_placed()): of the frame that comes to it, the
-/// first `header_bytes` go to a buffer of the transport, the next `bytes` to `place`, and what is
-/// left to the buffer again.
-struct LandingRequest {
-  std::uint32_t header_bytes = 0;
-  std::uint32_t bytes = 0;  ///< With the header at most Capabilities::max_frame_bytes.
-  /// Within `region`, one of PlacedReceives::register_places(). Null: all of the frame goes to the
-  /// buffer.
-  std::byte* place = nullptr;
-  RegionId region = 0;
-  std::uint64_t user = 0;  ///< Not 0; comes back in the completion.
-
-  /// How much of a frame goes to the place.
-  std::uint32_t landed_bytes(std::uint32_t frame_bytes) const noexcept {
-    if (place == nullptr || frame_bytes <= header_bytes) return 0;
-    return std::min(bytes, frame_bytes - header_bytes);
-  }
-};
-
 struct Completion {
   enum class Kind : std::uint8_t {
     send,     ///< The request's memory may be reused; `user` is the request's.
@@ -118,25 +99,12 @@ struct Completion {
   std::uint32_t frame_bytes = 0;  ///< receive: every frame has this size but the last.
   const std::byte* data = nullptr;
   std::uint64_t user = 0;
-  // receive, of post_placed(); otherwise `user` and these are 0. `landed_bytes` bytes of the frame
-  // are at `landed` and not in `data`, where their room is at `room`.
-  std::byte* landed = nullptr;
-  std::byte* room = nullptr;
-  std::uint32_t landed_bytes = 0;
   // receive, of frames that lie in the sender's memory (ReadInPlace); otherwise these are 0. `data`
   // has only the first `head_bytes` of each frame, back to back, and `body` has what is left of
   // each, `body_bytes` in all, back to back, too.
   const std::byte* body = nullptr;
   std::uint32_t head_bytes = 0;
   std::uint32_t body_bytes = 0;
-
-  /// Of a frame of `bytes` in `frame`, which took the receive `landing`.
-  void set_landed(const LandingRequest& landing, std::byte* frame) noexcept {
-    landed_bytes = landing.landed_bytes(bytes);
-    if (landed_bytes == 0) return;
-    landed = landing.place;
-    room = frame + landing.header_bytes;
-  }
 };
 
 }  // namespace selmcast

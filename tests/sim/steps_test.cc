@@ -1,6 +1,7 @@
 // Steps of applications over simulated links: how long they take, and what survives a death.
 #include <gtest/gtest.h>
 
+#include "sync/steps/stage_exchange.h"
 #include "tests/sim/random_job.h"
 
 namespace selmcast {

@@ -45,16 +45,16 @@ BUDGETS = {
     "sync/free": 1400,
     "sync/mix": 1000,
     "sync/rounds": 1800,
-    "sync/steps": 1200,
+    "sync/steps": 1310,
     "tools/papers": 1500,
     "tools/perf": 2600,
     "train": 3900,
     "transport": 900,
     "transport/backends": 600,
     "transport/shm": 1900,
-    "transport/sim": 1300,
+    "transport/sim": 1100,
     "transport/uring": 1500,
-    "transport/verbs": 5400,
+    "transport/verbs": 5100,
 }
 
 

@@ -147,11 +147,11 @@ CASES = {
                 "class B {\n" + _some_members(20) + "};\n}\n",
                 "a/kinds.h": "template <class T>\nstruct Kinds {\n" + _some_members(16) + _KINDS
                 + "};\n",
-                "a/rail.h": "class Rail {\n" + _some_members(27) + "};\n",
-                "b/rail.h": "class Rail {\n" + _some_members(28) + "};\n",
+                "a/port.h": "class FramePort {\n" + _some_members(27) + "};\n",
+                "b/port.h": "class FramePort {\n" + _some_members(28) + "};\n",
                 "tests/many.h": "class Many {\n" + _some_members(26) + "};\n",
             },
-            {"a/many.h:2", "a/nested.h:3", "a/kinds.h:1", "b/rail.h:1"},
+            {"a/many.h:2", "a/nested.h:3", "a/kinds.h:1", "b/port.h:1"},
         )
     ],
     "sizes": [

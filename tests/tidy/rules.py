@@ -30,7 +30,6 @@ LARGE_CLASSES = {
     "FramePort": 27,
     "ReceiveSession": 26,
     "UringTransport": 26,
-    "Rail": 27,
     "VerbsTransport": 28,
     "Ping": 29,
 }

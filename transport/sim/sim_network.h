@@ -51,12 +51,6 @@ struct SimConfig {
   /// A fabric with back-pressure: ports and inboxes are unbounded, links must be without loss,
   /// duplication, reordering and corruption, and capabilities() say loses_frames = false.
   bool lossless = false;
-  /// Receives of a landing queue (PlacedReceives), which is a group's own inbox: bounded
-  /// by it instead of inbox_bytes. 0: no such queues.
-  std::uint32_t landing_depth = 0;
-  /// What register_places() grants each rank, as a device does whose memory for it is used up.
-  std::uint32_t landing_regions = ~std::uint32_t{0};
-  std::uint32_t landing_queues = ~std::uint32_t{0};  ///< Of one rank at once, at most.
   bool arrival_times = false;  ///< Timestamps: virtual time, of each rank's own zero.
   /// A frame copy from `from` to `to` vanishes as it would by SimLink::loss where this says so;
   /// empty: none. For faults that hit some frames only. Not with `lossless`.

@@ -33,7 +33,6 @@ Capabilities capabilities_of(const SimConfig& config, const SimLink& link) {
 SimTransport::SimTransport(SimCore& core, Rank rank)
     : core_(core), rank_(rank), sends_(core.config().send_depth) {
   capabilities_ = capabilities_of(core.config(), core.port(rank).link);
-  if (core.config().landing_depth > 0) abilities_.placed_receives = this;
   if (core.config().arrival_times) abilities_.timestamps = this;
 }
 
@@ -74,10 +73,7 @@ Result<Membership> SimTransport::join(GroupAddress group, JoinAs as) {
   const GroupSlot slot = core_.group_slot(group);
   auto out = hand_out<HandleKind::membership>(*this, memberships_, OpenMembership{slot, as});
   if (out && as == JoinAs::receiver) {
-    if (slot >= joined_.size()) {
-      joined_.resize(std::size_t{slot} + 1);
-      landings_.resize(std::size_t{slot} + 1);
-    }
+    if (slot >= joined_.size()) joined_.resize(std::size_t{slot} + 1);
     if (joined_[slot]++ == 0) core_.add_receiver(slot, rank_);
   }
   return out;
@@ -86,8 +82,6 @@ Result<Membership> SimTransport::join(GroupAddress group, JoinAs as) {
 void SimTransport::leave(const OpenMembership& membership) noexcept {
   if (membership.as != JoinAs::receiver || --joined_[membership.group] > 0) return;
   core_.remove_receiver(membership.group, rank_);
-  landings_[membership.group].open = false;
-  drop_landings(landings_[membership.group]);
 }
 
 void SimTransport::release(HandleKind kind, std::uint32_t id) noexcept {
@@ -207,7 +201,6 @@ void SimTransport::on_transmitted() {
 }
 
 void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
-  if (group < landings_.size() && landings_[group].open) return land(payload, group);
   const std::uint64_t room =
       std::uint64_t{core_.pool().bytes(payload)} + core_.config().wire_overhead_bytes;
   const bool fits = core_.config().lossless || inbox_bytes_ + room <= core_.config().inbox_bytes;
@@ -218,7 +211,7 @@ void SimTransport::on_delivery(PayloadPool::Index payload, GroupSlot group) {
     return;
   }
   inbox_bytes_ += room;
-  inbox_.push({payload, group, room, {}, 0, core_.now()});
+  inbox_.push({payload, group, room, core_.now()});
 }
 
 void SimTransport::on_peer_lost(Rank rank) {
@@ -242,11 +235,6 @@ PostOutcome SimTransport::post_receives(std::span<const ReceiveRequest> requests
   return {static_cast<std::uint32_t>(requests.size()), PostState::accepted};
 }
 
-bool SimTransport::wanted(const Arrived& arrived) const noexcept {
-  if (!receives(arrived.group)) return false;
-  return arrived.landing.user == 0 || landings_[arrived.group].drops == arrived.drops;
-}
-
 Completion SimTransport::lend(const Arrived& arrived) noexcept {
   if (free_tokens_.empty()) {
     free_tokens_.push_back(static_cast<std::uint32_t>(lent_.size()));
@@ -259,10 +247,7 @@ Completion SimTransport::lend(const Arrived& arrived) noexcept {
   ++counters_.received_frames;
   counters_.received_bytes += bytes;
   std::byte* const data = core_.pool().data(arrived.payload);
-  Completion out{Completion::Kind::receive, Status::ok, token, bytes, bytes, data,
-                 arrived.landing.user};
-  out.set_landed(arrived.landing, data);
-  return out;
+  return {Completion::Kind::receive, Status::ok, token, bytes, bytes, data, 0};
 }
 
 std::uint64_t SimTransport::arrival_ns(const Completion& receive) const noexcept {
@@ -280,7 +265,7 @@ std::size_t SimTransport::poll_frames(std::span<Completion> out) noexcept {
     const Arrived arrived = inbox_.front();
     inbox_.pop();
     inbox_bytes_ -= arrived.room;
-    if (wanted(arrived)) {
+    if (receives(arrived.group)) {
       out[n++] = lend(arrived);
     } else {
       core_.pool().release(arrived.payload);

@@ -11,7 +11,7 @@
 
 namespace selmcast::detail {
 
-class SimTransport final : public Transport, private PlacedReceives, private Timestamps {
+class SimTransport final : public Transport, private Timestamps {
  public:
   SimTransport(SimCore& core, Rank rank);
   ~SimTransport() override;
@@ -35,14 +35,6 @@ class SimTransport final : public Transport, private PlacedReceives, private Tim
   void crash() noexcept;
 
  private:
-  // PlacedReceives.
-  std::uint32_t placed_depth() const noexcept override { return core_.config().landing_depth; }
-  Result<Region> register_places(std::span<std::byte> memory) override;
-  Result<Membership> join_placed(GroupAddress group) override;
-  PostOutcome post_placed(MembershipId group,
-                          std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t drops(MembershipId group) const noexcept override;
   // Timestamps.
   std::uint64_t arrival_ns(const Completion& receive) const noexcept override;
 
@@ -65,15 +57,8 @@ class SimTransport final : public Transport, private PlacedReceives, private Tim
   struct Arrived {
     PayloadPool::Index payload = 0;
     GroupSlot group = kNoGroup;
-    std::uint64_t room = 0;    ///< Of the inbox.
-    LandingRequest landing{};  ///< With `user` where it came through a landing queue.
-    std::uint32_t drops = 0;   ///< Of that queue when it came.
+    std::uint64_t room = 0;  ///< Of the inbox.
     TimePoint at{};
-  };
-  struct LandingQueue {
-    bool open = false;
-    RingQueue<LandingRequest> posted;
-    std::uint32_t drops = 0;
   };
   /// Where the frame that is leaving starts within the request at the head of the queue.
   struct Cursor {
@@ -90,12 +75,6 @@ class SimTransport final : public Transport, private PlacedReceives, private Tim
   std::uint32_t next_frame_bytes() noexcept;
   PayloadPool::Index gather(std::uint32_t bytes);
   std::size_t poll_frames(std::span<Completion> out) noexcept;
-  LandingQueue* landing_of(MembershipId id) noexcept;
-  const LandingQueue* landing_of(MembershipId id) const noexcept;
-  bool in_region(const LandingRequest& request) const noexcept;
-  static void drop_landings(LandingQueue& queue) noexcept;
-  void land(PayloadPool::Index payload, GroupSlot group);
-  bool wanted(const Arrived& arrived) const noexcept;
   Completion lend(const Arrived& arrived) noexcept;
   bool receives(GroupSlot group) const noexcept {
     return group == kNoGroup || (group < joined_.size() && joined_[group] > 0);
@@ -108,11 +87,9 @@ class SimTransport final : public Transport, private PlacedReceives, private Tim
   bool transmitting_ = false;
 
   HandleTable<std::span<const std::byte>> regions_;
-  std::uint32_t landing_regions_ = 0;  // Granted, ever.
   HandleTable<Rank> endpoints_;
   HandleTable<OpenMembership> memberships_;
-  std::vector<std::uint32_t> joined_;   // Receiver memberships held, by group slot.
-  std::vector<LandingQueue> landings_;  // By group slot.
+  std::vector<std::uint32_t> joined_;  // Receiver memberships held, by group slot.
 
   SendLedger<Posted> sends_;
   std::uint64_t left_ = 0;  // Requests that have left or failed: the number of the one that leaves.

@@ -96,7 +96,6 @@ Result<void> Rail::open_queues(const RailSettings& settings) {
       return set_up_error("posting receives", where, slots_->flush_error());
     }
   }
-  if (landing_queues_ > 0) open_landing(settings);
   auto sends = SendQueue::make(pd(), cq(), port(), depth, slices);
   if (!sends) return std::move(sends).error();
   sends_ = std::move(sends).value();
@@ -110,53 +109,17 @@ Result<void> Rail::open_queues(const RailSettings& settings) {
 }
 
 Result<void> Rail::open_completions(const RailSettings& settings, std::uint32_t send_depth) {
-  const std::string where = port().text();
   const std::uint32_t entries = send_depth + settings.buffers + ReadLinks::kCompletions;
   const auto most = static_cast<std::uint32_t>(std::max(attributes().max_cqe, 0));
-  const auto too_short = [&](std::uint32_t needed) {
-    return "verbs: " + where + " has completion queues of " + std::to_string(most) + " entries, " +
-           std::to_string(needed) + " are needed";
-  };
-  if (entries > most) return unavailable(too_short(entries));
-  // A landing queue that was taken back leaves completions that were not polled.
-  const std::uint32_t each = 2 * settings.landing_depth;
-  const std::uint32_t queues =
-      each == 0 ? 0 : std::min(settings.landing_queues, (most - entries) / each);
-  if (queues > 0) {
-    auto both = Completions::make(opened_, entries + queues * each, channel_.get(), settings.timed);
-    if (both) {
-      landing_queues_ = queues;
-      completions_ = std::move(both).value();
-      return {};
-    }
-    no_landing_ = both.error().message;
-  } else if (settings.landing_queues > 0) {
-    no_landing_ = too_short(entries + each);
+  if (entries > most) {
+    return unavailable("verbs: " + port().text() + " has completion queues of " +
+                       std::to_string(most) + " entries, " + std::to_string(entries) +
+                       " are needed");
   }
-  auto alone = Completions::make(opened_, entries, channel_.get(), settings.timed);
-  if (!alone) return std::move(alone).error();
-  completions_ = std::move(alone).value();
+  auto made = Completions::make(opened_, entries, channel_.get(), settings.timed);
+  if (!made) return std::move(made).error();
+  completions_ = std::move(made).value();
   return {};
-}
-
-void Rail::open_landing(const RailSettings& settings) {
-  const auto& limits = attributes();
-  if (limits.max_sge < ReceiveSlots::kSlices ||
-      limits.max_qp_wr < static_cast<int>(settings.landing_depth)) {
-    no_landing_ = port().text() + " has queues of " + std::to_string(limits.max_qp_wr) +
-                  " receives of " + std::to_string(limits.max_sge) + " places, " +
-                  std::to_string(settings.landing_depth) + " of " +
-                  std::to_string(ReceiveSlots::kSlices) + " are needed";
-    return;
-  }
-  auto slots = ReceiveSlots::make(pd(), port(), landing_queues_ * settings.landing_depth,
-                                  frame_bytes_, Work::landing);
-  if (!slots) {
-    no_landing_ = slots.error().message;
-    return;
-  }
-  landing_slots_ = std::move(slots).value();
-  landing_depth_ = settings.landing_depth;
 }
 
 Rail::~Rail() {
@@ -164,20 +127,18 @@ Rail::~Rail() {
   while (receivers_.size() > 1) remove_group(receivers_.back().ipv4);
 }
 
-Result<Receiver> Rail::make_receiver(bool lands) {
+Result<Receiver> Rail::make_receiver() {
   UdSettings settings;
   settings.cq = cq();
-  settings.srq = lands ? nullptr : srq_.get();
-  settings.receive_depth = lands ? landing_depth_ : own_depth_;
-  settings.receive_slices = lands ? ReceiveSlots::kSlices : 1;
+  settings.srq = srq_.get();
+  settings.receive_depth = own_depth_;
   auto qp = make_ud(pd(), port(), settings);
   if (!qp) return std::move(qp).error();
   Receiver out;
   out.qp = std::move(qp).value();
   out.qpn = out.qp->qp_num;
-  out.id = srq_ != nullptr && !lands ? kSharedQueue : next_id_++;
-  out.lands = lands;
-  if (lands || srq_ != nullptr) return out;
+  out.id = srq_ != nullptr ? kSharedQueue : next_id_++;
+  if (srq_ != nullptr) return out;
   if (slots_->post_free({.qp = out.qp.get()}, out.id, own_depth_) == own_depth_) return out;
   slots_->queue_gone(out.id);
   if (const int error = slots_->flush_error(); error != 0) {
@@ -188,13 +149,8 @@ Result<Receiver> Rail::make_receiver(bool lands) {
                 "; join fewer groups at once");
 }
 
-Result<void> Rail::add_group(std::uint32_t ipv4, bool lands) {
-  const auto landing = std::count_if(receivers_.begin(), receivers_.end(),
-                                     [](const Receiver& receiver) { return receiver.lands; });
-  if (lands && static_cast<std::uint32_t>(landing) >= landing_queues_) {
-    return unavailable("verbs: " + port().text() + " has no room for another landing queue");
-  }
-  auto made = make_receiver(lands);
+Result<void> Rail::add_group(std::uint32_t ipv4) {
+  auto made = make_receiver();
   if (!made) return std::move(made).error();
   auto route = groups_->join(ipv4);
   // Joining may have ended or moved what this rank sends to the group by.
@@ -223,7 +179,7 @@ void Rail::remove_group(std::uint32_t ipv4) noexcept {
   if (at == receivers_.end()) return;
   ibv_detach_mcast(at->qp.get(), &at->route.mgid, at->route.mlid);
   groups_->leave(ipv4);
-  if (srq_ != nullptr && !at->lands) {
+  if (srq_ != nullptr) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
     ibv_modify_qp(at->qp.get(), &attributes, IBV_QP_STATE);
@@ -232,7 +188,7 @@ void Rail::remove_group(std::uint32_t ipv4) noexcept {
     // At once: in error it would bring every buffer of its queue as a completion, and a few leaves
     // between two polls would overrun the completion queue. No shared buffer can be lost here.
     at->qp.reset();
-    (at->lands ? *landing_slots_ : *slots_).queue_gone(at->id);
+    slots_->queue_gone(at->id);
   }
   receivers_.erase(at);
   last_found_ = 0;
@@ -261,17 +217,12 @@ void Rail::seen_empty() noexcept {
 int Rail::restart(Receiver& receiver) noexcept {
   if (const int error = restart_ud(receiver.qp.get(), port()); error != 0) return error;
   receiver.broken = receiver.stopped = receiver.drained = false;
-  if (receiver.lands) {
-    landing_slots_->queue_gone(receiver.id);
-    ++receiver.drops;
-  } else if (srq_ == nullptr) {
-    slots_->queue_gone(receiver.id);
-  }
+  if (srq_ == nullptr) slots_->queue_gone(receiver.id);
   return 0;
 }
 
 int Rail::bring_back(Receiver& receiver) noexcept {
-  if (srq_ == nullptr || receiver.lands || receiver.drained) return restart(receiver);
+  if (srq_ == nullptr || receiver.drained) return restart(receiver);
   if (receiver.stopped) return 0;
   if (!in_error(receiver.qp.get())) {
     ibv_qp_attr attributes{};
@@ -281,12 +232,6 @@ int Rail::bring_back(Receiver& receiver) noexcept {
   }
   receiver.stopped = awaits_empty_ = true;
   return 0;
-}
-
-int Rail::take_back(Receiver& receiver) noexcept {
-  const int error = restart(receiver);
-  if (error != 0) receiver.broken = broken_receivers_ = true;
-  return error;
 }
 
 Receiver* Rail::receiver_of(std::uint32_t ipv4) noexcept {
@@ -314,11 +259,6 @@ void Rail::receive_failed(std::uint32_t slot, std::uint32_t qpn) noexcept {
   slots_->free(slot);
 }
 
-void Rail::landing_failed(std::uint32_t slot, std::uint32_t qpn) noexcept {
-  if (Receiver* const found = find(qpn)) found->broken = broken_receivers_ = true;
-  landing_slots_->free(slot);
-}
-
 int Rail::recover(TimePoint now) noexcept {
   if (now < recover_at_) return 0;
   slots_->flush();
@@ -330,7 +270,7 @@ int Rail::recover(TimePoint now) noexcept {
       if (const int refused = bring_back(receiver); refused != 0) error = refused;
       broken_receivers_ = broken_receivers_ || receiver.broken;
     }
-    if (srq_ == nullptr && !receiver.broken && !receiver.lands) fill(receiver);
+    if (srq_ == nullptr && !receiver.broken) fill(receiver);
   }
   if (srq_ != nullptr) slots_->post_free({.srq = srq_.get()}, kSharedQueue, buffers_);
   pause_ = now - recovered_at_ > kRecovered ? kPauseFirst

@@ -28,10 +28,7 @@ struct RailSettings {
   std::uint32_t buffers = 0;      ///< Receive buffers, all queues together.
   bool shared_queue = true;       ///< One receive queue for all queue pairs, where the device can.
   std::uint32_t own_depth = 256;  ///< Buffers of each queue pair otherwise.
-  /// Of landing queues: how many, or as many as the device has room for, and receives of each.
-  std::uint32_t landing_queues = 0;
-  std::uint32_t landing_depth = 0;
-  bool timed = false;  ///< Completions with the device's times, where it has them.
+  bool timed = false;             ///< Completions with the device's times, where it has them.
 };
 
 /// A queue pair that receives: unicast, or the frames of one group.
@@ -41,12 +38,10 @@ struct Receiver {
   std::uint32_t id = 0;    ///< Never reused.
   std::uint32_t ipv4 = 0;  ///< The group; 0 = unicast.
   GroupRoute route;
-  bool broken = false;      ///< In error, to be restarted.
-  bool stopped = false;     ///< In error for certain: the device brings nothing more by it.
-  bool drained = false;     ///< And all that it had brought was polled.
-  bool lands = false;       ///< Has a landing queue.
-  bool attached = true;     ///< To `route`.
-  std::uint32_t drops = 0;  ///< How often what was posted to that was dropped.
+  bool broken = false;   ///< In error, to be restarted.
+  bool stopped = false;  ///< In error for certain: the device brings nothing more by it.
+  bool drained = false;  ///< And all that it had brought was polled.
+  bool attached = true;  ///< To `route`.
 };
 
 class Rail {
@@ -70,28 +65,13 @@ class Rail {
   GroupJoin& groups() noexcept { return *groups_; }
   ReadLinks& reads() noexcept { return *reads_; }
 
-  /// Starts to receive a group; with `lands` through a landing queue, which is empty at first.
-  /// Error unavailable: no buffers are left for another one.
-  Result<void> add_group(std::uint32_t ipv4, bool lands = false);
-  std::uint32_t landing_depth() const noexcept { return landing_depth_; }
-  /// Why there are none though they were asked for.
-  const std::string& no_landing() const noexcept { return no_landing_; }
-  /// Of landing queues; only where landing_depth() is not 0.
-  ReceiveSlots& landing_slots() noexcept { return *landing_slots_; }
+  /// Starts to receive a group. Error unavailable: no buffers are left for another one.
+  Result<void> add_group(std::uint32_t ipv4);
   /// Attaches what receives the group, if anything does, to another route of it. 0 or an errno:
   /// then it is attached to none. System calls.
   int move_group(const GroupJoin::Moved& moved) noexcept;
   /// What receives the group, or null.
   Receiver* receiver_of(std::uint32_t ipv4) noexcept;
-  /// Adds a receive to the batch of landing_slots(). False: no buffer is free.
-  bool add_landing(const Receiver& receiver, const LandingRequest& landing,
-                   std::uint32_t lkey) noexcept {
-    return landing_slots_->add_landing({.srq = nullptr, .qp = receiver.qp.get()}, receiver.id,
-                                       landing, lkey);
-  }
-  /// Drops what is posted to a landing queue and what of it has not been polled. 0 or an errno;
-  /// then recover() tries again. Enters the kernel.
-  int take_back(Receiver& receiver) noexcept;
   /// Nothing of the group is handed over any more. Of a shared queue the queue pair goes with
   /// seen_empty().
   void remove_group(std::uint32_t ipv4) noexcept;
@@ -103,8 +83,6 @@ class Rail {
   void seen_empty() noexcept;
   /// A receive into buffer `slot` of queue pair `qpn` came to nothing: recover() restarts it.
   void receive_failed(std::uint32_t slot, std::uint32_t qpn) noexcept;
-  /// The same with a buffer of landing_slots().
-  void landing_failed(std::uint32_t slot, std::uint32_t qpn) noexcept;
   /// Whether recover() has something to do.
   bool unhealthy() const noexcept { return broken_receivers_ || slots_->flush_error() != 0; }
   /// Restarts queue pairs in error and posts what buffers the device refused, at growing intervals
@@ -142,9 +120,7 @@ class Rail {
   Result<void> keep_within(std::uint32_t mtu);
   Result<void> open_queues(const RailSettings& settings);
   Result<void> open_completions(const RailSettings& settings, std::uint32_t send_depth);
-  /// Where the device has no room for landing queues there are none: landing_depth() is 0.
-  void open_landing(const RailSettings& settings);
-  Result<Receiver> make_receiver(bool lands = false);
+  Result<Receiver> make_receiver();
   Receiver* find(std::uint32_t qpn) noexcept;
   int restart(Receiver& receiver) noexcept;
   /// Restarts what is in error, with a shared queue in two steps: see seen_empty().
@@ -162,15 +138,11 @@ class Rail {
   std::uint32_t frame_bytes_ = 0;
   ibv_mtu reads_mtu_ = IBV_MTU_256;
   std::uint32_t own_depth_ = 0;
-  std::uint32_t landing_queues_ = 0;
-  std::uint32_t landing_depth_ = 0;
-  std::string no_landing_;
   std::uint32_t next_id_ = 1;  ///< 0 is the shared queue.
   ProtectionDomain pd_;
   CompletionChannel channel_;
   Completions completions_;
   std::unique_ptr<ReceiveSlots> slots_;
-  std::unique_ptr<ReceiveSlots> landing_slots_;  ///< Or null.
   SharedReceiveQueue srq_;
   std::unique_ptr<SendQueue> sends_;
   std::unique_ptr<ReadLinks> reads_;

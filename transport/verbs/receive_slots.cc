@@ -19,25 +19,23 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
 
 }  // namespace
 
-ReceiveSlots::ReceiveSlots(std::uint32_t count, std::uint32_t frame_bytes, Work work)
-    : work_(work),
-      frame_bytes_(frame_bytes),
+ReceiveSlots::ReceiveSlots(std::uint32_t count, std::uint32_t frame_bytes)
+    : frame_bytes_(frame_bytes),
       stride_(round_up(kFrameAt + frame_bytes, 64)),
       queue_of_(count, kNoQueue),
       lent_(count),
       turn_(count),
-      landings_(count),
       requests_(kBatch),
-      places_(kBatch * kSlices) {
+      places_(kBatch) {
   free_.reserve(count);                                              // set-up:
   for (std::uint32_t s = count; s > 0; --s) free_.push_back(s - 1);  // set-up: reserved
 }
 
 Result<std::unique_ptr<ReceiveSlots>> ReceiveSlots::make(ibv_pd* pd, const DevicePort& port,
                                                          std::uint32_t count,
-                                                         std::uint32_t frame_bytes, Work work) {
+                                                         std::uint32_t frame_bytes) {
   std::unique_ptr<ReceiveSlots> out(  // set-up:
-      new ReceiveSlots(count, frame_bytes, work));
+      new ReceiveSlots(count, frame_bytes));
   auto arena = Arena::map(out->stride_ * count, {.numa_node = port.numa_node});
   if (!arena)
     return unavailable("verbs: receives on " + port.text() + ": " + arena.error().message);
@@ -82,46 +80,17 @@ std::uint32_t ReceiveSlots::held_by(std::uint32_t queue_id) const noexcept {
 
 void ReceiveSlots::repost(std::uint32_t slot, const ReceiveQueue& queue,
                           std::uint32_t queue_id) noexcept {
-  append(slot, queue, queue_id, {}, 0);
-}
-
-bool ReceiveSlots::add_landing(const ReceiveQueue& queue, std::uint32_t queue_id,
-                               const LandingRequest& landing, std::uint32_t lkey) noexcept {
-  if (free_.empty()) return false;
-  const std::uint32_t slot = free_.back();
-  free_.pop_back();
-  landings_[slot] = landing;
-  append(slot, queue, queue_id, landing, lkey);
-  return true;
-}
-
-void ReceiveSlots::append(std::uint32_t slot, const ReceiveQueue& queue, std::uint32_t queue_id,
-                          const LandingRequest& landing, std::uint32_t lkey) noexcept {
   if (batched_ == kBatch || (batched_ > 0 && batch_queue_id_ != queue_id)) flush();
   batch_queue_ = queue;
   batch_queue_id_ = queue_id;
   lent_[slot] = 0;
   queue_of_[slot] = queue_id;
-  const auto at = reinterpret_cast<std::uintptr_t>(frame(slot)) - kGrhBytes;
-  const std::uint32_t all = frame_bytes_ + kGrhBytes;
-  ibv_sge* const places = &places_[batched_ * std::size_t{kSlices}];
+  places_[batched_] = {reinterpret_cast<std::uintptr_t>(frame(slot)) - kGrhBytes,
+                       frame_bytes_ + kGrhBytes, region_->lkey};
   ibv_recv_wr& request = requests_[batched_];
-  request.sg_list = places;
-  request.num_sge = 0;
-  const auto add = [&](std::uintptr_t to, std::uint32_t bytes, std::uint32_t key) {
-    if (bytes > 0) places[request.num_sge++] = {to, bytes, key};
-  };
-  if (landing.place == nullptr) {
-    add(at, all, region_->lkey);
-  } else {
-    const std::uint32_t head = kGrhBytes + landing.header_bytes;
-    const std::uint32_t before_rest = head + landing.bytes;
-    add(at, head, region_->lkey);
-    add(reinterpret_cast<std::uintptr_t>(landing.place), landing.bytes, lkey);
-    // What is longer than the place must fit too, or the queue pair goes into error.
-    add(at + before_rest, all - before_rest, region_->lkey);
-  }
-  request.wr_id = tag(work_, std::uint64_t{++turn_[slot]} << kTurnShift | slot);
+  request.sg_list = &places_[batched_];
+  request.num_sge = 1;
+  request.wr_id = tag(Work::receive, std::uint64_t{++turn_[slot]} << kTurnShift | slot);
   request.next = nullptr;
   if (batched_ > 0) requests_[batched_ - 1].next = &request;
   ++batched_;
@@ -136,10 +105,8 @@ int ReceiveSlots::flush() noexcept {
                         : ibv_post_recv(batch_queue_.qp, requests_.data(), &refused);
   if (error == 0) return 0;
   flush_error_ = error;
-  refused_ = 0;
   for (; refused != nullptr; refused = refused->next) {
     free(static_cast<std::uint32_t>(number_of(refused->wr_id) & kSlotMask));
-    ++refused_;
   }
   return error;
 }

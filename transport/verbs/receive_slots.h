@@ -29,13 +29,10 @@ class ReceiveSlots {
   static constexpr std::uint32_t kGrhBytes = 40;  ///< Precedes each datagram, IBA vol. 1, 11.4.1.2.
   static constexpr std::uint32_t kBatch = 64;     ///< Receives behind one doorbell.
 
-  static constexpr int kSlices = 3;  ///< Of one receive, at most.
-
-  /// `frame_bytes`: the longest frame; `work` marks the receives. Error unavailable, with the
-  /// remedy, where the memory cannot be registered.
+  /// `frame_bytes`: the longest frame. Error unavailable, with the remedy, where the memory cannot
+  /// be registered.
   static Result<std::unique_ptr<ReceiveSlots>> make(ibv_pd* pd, const DevicePort& port,
-                                                    std::uint32_t count, std::uint32_t frame_bytes,
-                                                    Work work = Work::receive);
+                                                    std::uint32_t count, std::uint32_t frame_bytes);
 
   std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(queue_of_.size()); }
 
@@ -43,12 +40,6 @@ class ReceiveSlots {
   /// many it has taken; flush_error() says why not all.
   std::uint32_t post_free(const ReceiveQueue& queue, std::uint32_t queue_id,
                           std::uint32_t count) noexcept;
-  /// Adds a free buffer to the batch for `queue`, with a place elsewhere for some of the frame
-  /// (memory of key `lkey`). False: no buffer is free.
-  bool add_landing(const ReceiveQueue& queue, std::uint32_t queue_id, const LandingRequest& landing,
-                   std::uint32_t lkey) noexcept;
-  /// Of a buffer: what it was posted with by add_landing().
-  const LandingRequest& landing(std::uint32_t slot) const noexcept { return landings_[slot]; }
   /// The buffer whose receive ends with a completion of this number (its wr_id without the tag).
   /// Nothing for a receive that was dropped with its queue: the buffer is elsewhere by now.
   std::optional<std::uint32_t> ended(std::uint64_t number) const noexcept;
@@ -58,9 +49,6 @@ class ReceiveSlots {
   std::uint32_t queue_of(std::uint32_t slot) const noexcept { return queue_of_[slot]; }
 
   const std::byte* frame(std::uint32_t slot) const noexcept {
-    return memory_ + std::size_t{slot} * stride_ + kFrameAt;
-  }
-  std::byte* frame(std::uint32_t slot) noexcept {
     return memory_ + std::size_t{slot} * stride_ + kFrameAt;
   }
   void lend(std::uint32_t slot) noexcept { lent_[slot] = 1; }
@@ -73,8 +61,6 @@ class ReceiveSlots {
   /// Posts the batch. 0 or an errno: the buffers that were refused (at the end of the batch) are
   /// free then.
   int flush() noexcept;
-  /// How many the last flush() with an error was refused.
-  std::uint32_t refused() const noexcept { return refused_; }
   /// The errno of a flush() that failed since this was cleared; 0: none.
   int flush_error() const noexcept { return flush_error_; }
   void clear_flush_error() noexcept { flush_error_ = 0; }
@@ -88,11 +74,8 @@ class ReceiveSlots {
  private:
   // The frame begins at a cache line; the GRH lies before it.
   static constexpr std::uint32_t kFrameAt = 64;
-  ReceiveSlots(std::uint32_t count, std::uint32_t frame_bytes, Work work);
-  void append(std::uint32_t slot, const ReceiveQueue& queue, std::uint32_t queue_id,
-              const LandingRequest& landing, std::uint32_t lkey) noexcept;
+  ReceiveSlots(std::uint32_t count, std::uint32_t frame_bytes);
 
-  Work work_;
   std::uint32_t frame_bytes_;
   std::size_t stride_;
   Arena arena_;
@@ -102,13 +85,11 @@ class ReceiveSlots {
   std::vector<std::uint8_t> lent_;
   std::vector<std::uint32_t> turn_;  ///< How often the buffer was posted, modulo 2^32.
   std::vector<std::uint32_t> free_;
-  std::vector<LandingRequest> landings_;  ///< By buffer.
   // The batch.
   ReceiveQueue batch_queue_;
   std::uint32_t batch_queue_id_ = kNoQueue;
   std::uint32_t batched_ = 0;
   int flush_error_ = 0;
-  std::uint32_t refused_ = 0;
   std::vector<ibv_recv_wr> requests_;
   std::vector<ibv_sge> places_;
 };

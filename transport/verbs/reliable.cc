@@ -36,7 +36,7 @@ Result<QueuePair> make_reliable(ibv_pd* pd, const DevicePort& port, ReliableSett
     init.cap.max_send_wr = settings.send_depth;
     init.cap.max_recv_wr = settings.srq == nullptr ? settings.receive_depth : 0;
     init.cap.max_send_sge = settings.send_slices;
-    init.cap.max_recv_sge = settings.srq == nullptr ? settings.receive_slices : 0;
+    init.cap.max_recv_sge = settings.srq == nullptr ? 1 : 0;
     init.cap.max_inline_data = inline_bytes;
     errno = 0;
     qp.reset(ibv_create_qp(pd, &init));

@@ -14,7 +14,6 @@ struct ReliableSettings {
   std::uint32_t send_depth = 1;
   std::uint32_t receive_depth = 1;
   std::uint32_t send_slices = 1;
-  std::uint32_t receive_slices = 1;
   std::uint32_t inline_bytes = 0;  ///< Becomes what the device grants.
   int access = 0;                  ///< What the peer may do, IBV_ACCESS_REMOTE_*.
 };

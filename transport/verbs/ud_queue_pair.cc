@@ -15,7 +15,7 @@ Result<QueuePair> make_ud(ibv_pd* pd, const DevicePort& port, UdSettings& settin
   init.cap.max_send_wr = settings.send_depth;
   init.cap.max_recv_wr = settings.srq == nullptr ? settings.receive_depth : 0;
   init.cap.max_send_sge = settings.send_slices;
-  init.cap.max_recv_sge = settings.srq == nullptr ? settings.receive_slices : 0;
+  init.cap.max_recv_sge = settings.srq == nullptr ? 1 : 0;
   init.cap.max_inline_data = settings.inline_bytes;
   // Devices say no to more inline bytes than they have, without saying how many that is.
   QueuePair qp;

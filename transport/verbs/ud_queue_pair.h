@@ -11,7 +11,6 @@ struct UdSettings {
   std::uint32_t send_depth = 1;
   std::uint32_t receive_depth = 1;
   std::uint32_t send_slices = 1;
-  std::uint32_t receive_slices = 1;
   std::uint32_t inline_bytes = 0;
 };
 

@@ -25,16 +25,11 @@ inline constexpr std::uint32_t kRequestFrames = 16;  ///< Frames of one request,
 inline constexpr std::uint32_t kRequestSlices = 2 * kRequestFrames;  ///< Header and payload each.
 inline constexpr std::size_t kBatch = 32;                            ///< Completions taken at once.
 inline constexpr std::uint32_t kBuffers = 2048;  ///< Receive buffers of a device.
-/// A receive's token: its device, whether it is of a landing queue, its buffer.
+/// A receive's token: its device and its buffer.
 inline constexpr std::uint32_t kTokenRailShift = 24;
-inline constexpr std::uint32_t kTokenLanding = 1U << 23U;
-inline constexpr std::uint32_t kLandingDepth = 256;
-/// At once, at most. Each takes kLandingDepth buffers of a frame.
-inline constexpr std::uint32_t kLandingQueues = 64;
 
 class VerbsTransport final : public Transport,
                              private RemoteReads,
-                             private PlacedReceives,
                              private Pacing,
                              private Timestamps {
  public:
@@ -46,9 +41,7 @@ class VerbsTransport final : public Transport,
     return register_for(memory, 0);  // no flag is local read
   }
   Result<Endpoint> connect(const PeerAddress& peer) override;
-  Result<Membership> join(GroupAddress group, JoinAs as) override {
-    return join_as(group, as, false);
-  }
+  Result<Membership> join(GroupAddress group, JoinAs as) override;
 
   PostOutcome post_sends(std::span<const SendRequest> requests) noexcept override;
   PostOutcome post_receives(std::span<const ReceiveRequest> requests) noexcept override;
@@ -73,16 +66,6 @@ class VerbsTransport final : public Transport,
   RemoteMemory remote_memory(RegionId region, const std::byte* at) const noexcept override;
   bool can_read(EndpointId peer) noexcept override;
   PostOutcome post_reads(std::span<const ReadRequest> requests) noexcept override;
-  // PlacedReceives.
-  std::uint32_t placed_depth() const noexcept override { return rails_.front()->landing_depth(); }
-  Result<Region> register_places(std::span<std::byte> memory) override {
-    return register_target(memory);
-  }
-  Result<Membership> join_placed(GroupAddress group) override;
-  PostOutcome post_placed(MembershipId group,
-                          std::span<const LandingRequest> requests) noexcept override;
-  bool take_back(MembershipId group) noexcept override;
-  std::uint32_t drops(MembershipId group) const noexcept override;
   // Pacing.
   bool limit_rate(Kbps total) noexcept override;
   // Timestamps.
@@ -145,8 +128,7 @@ class VerbsTransport final : public Transport,
   void describe();
   void note_missing(const TransportConfig& config);
   std::uint64_t rail_job(std::size_t rail) const noexcept;
-  Result<Membership> join_as(GroupAddress group, JoinAs as, bool lands);
-  Result<void> become_member(std::uint32_t index, bool lands);
+  Result<void> become_member(std::uint32_t index);
   Result<void> reach_group(std::uint32_t index, Target& target);
   void unroute(std::uint32_t index) noexcept;
   void leave(std::uint32_t index) noexcept;
@@ -169,14 +151,7 @@ class VerbsTransport final : public Transport,
   std::size_t reap(std::uint32_t rail, std::span<Completion> out) noexcept;
   bool handle(std::uint32_t rail, const ibv_wc& entry, Completion& out) noexcept;
   bool received(std::uint32_t rail, const ibv_wc& entry, Completion& out) noexcept;
-  bool landed(std::uint32_t rail, const ibv_wc& entry, Completion& out) noexcept;
-  static void give_back_landing(Rail& rail, std::uint32_t slot) noexcept;
-  Receiver* landing_of(MembershipId id) const noexcept;
   void sends_failed(std::uint32_t rail, std::uint64_t from) noexcept;
-  /// Of a token of the only rail.
-  static std::size_t arrival_place(std::uint32_t token) noexcept {
-    return (token & kTokenLanding) != 0 ? kBuffers + (token & ~kTokenLanding) : token;
-  }
   void note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept;
   std::size_t take_stash(std::span<Completion> out) noexcept;
   Rail* readable_rail(EndpointId peer, std::uint32_t& index) noexcept;

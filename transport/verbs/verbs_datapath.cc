@@ -143,10 +143,6 @@ PostOutcome VerbsTransport::post_receives(std::span<const ReceiveRequest> reques
     const std::uint32_t rail = request.token >> kTokenRailShift;
     const std::uint32_t slot = request.token & ((1U << kTokenRailShift) - 1);
     SELMCAST_CHECK(rail < rails_.size(), "post_receives: the token names no device");
-    if ((slot & kTokenLanding) != 0) {
-      give_back_landing(*rails_[rail], slot & ~kTokenLanding);
-      continue;
-    }
     SELMCAST_CHECK(rails_[rail]->slots().is_lent(slot),
                    "post_receives: the token names a buffer that is not lent");
     rails_[rail]->give_back(slot);
@@ -191,8 +187,6 @@ bool VerbsTransport::handle(std::uint32_t rail, const ibv_wc& entry, Completion&
   switch (work_of(entry.wr_id)) {
     case Work::receive:
       return received(rail, entry, out);
-    case Work::landing:
-      return landed(rail, entry, out);
     case Work::wire_up:
       rails_[rail]->reads().on_message(entry);  // set-up: of a queue pair to read through
       return false;
@@ -216,11 +210,11 @@ bool VerbsTransport::handle(std::uint32_t rail, const ibv_wc& entry, Completion&
 
 void VerbsTransport::note_arrival(const Completion& completion, std::uint64_t device_ns) noexcept {
   if (arrivals_.empty() || completion.kind != Completion::Kind::receive) return;
-  arrivals_[arrival_place(completion.token)] = device_ns;
+  arrivals_[completion.token] = device_ns;
 }
 
 std::uint64_t VerbsTransport::arrival_ns(const Completion& receive) const noexcept {
-  return arrivals_[arrival_place(receive.token)];
+  return arrivals_[receive.token];
 }
 
 std::size_t VerbsTransport::take_stash(std::span<Completion> out) noexcept {

@@ -72,12 +72,6 @@ Result<void> VerbsTransport::open_rails(const TransportConfig& config) {
     settings.send_slices = kRequestSlices;
     settings.buffers = kBuffers;
     settings.shared_queue = config.shared_receive_queue;
-    // Over several rails no one can say which frame comes next on which.
-    if (config.placed_receives && all.find('+') == std::string::npos) {
-      settings.landing_depth = kLandingDepth;
-      // A group for each other rank, and while a view changes, those of both views.
-      settings.landing_queues = std::min(2 * (std::max(config.world, 2U) - 1), kLandingQueues);
-    }
     // Devices' clocks have nothing to do with one another.
     settings.timed = config.timestamps && all.find('+') == std::string::npos;
     auto rail = Rail::make(settings);
@@ -116,13 +110,12 @@ void VerbsTransport::describe() {
   capabilities_.loses_frames = true;
   capabilities_.checks_payload = true;  // The invariant CRC of every packet, RoCE's too.
   abilities_.reads = this;
-  if (rails_.size() == 1 && rails_.front()->landing_depth() > 0) abilities_.placed_receives = this;
   const bool paced = std::any_of(rails_.begin(), rails_.end(),
                                  [](const auto& rail) { return rail->sends().can_pace(); });
   if (paced) abilities_.pacing = this;
   if (rails_.front()->completions().timed()) {
     abilities_.timestamps = this;
-    arrivals_.resize(kBuffers + kLandingQueues * kLandingDepth);
+    arrivals_.resize(kBuffers);
   }
 }
 
@@ -133,10 +126,6 @@ void VerbsTransport::note_missing(const TransportConfig& config) {
                        (rails_.size() > 1 ? "several devices have no clock in common"
                                           : where + " does not stamp completions") +
                        ": arrivals are timed by this process, when it sees them");
-  }
-  if (config.placed_receives && rails_.size() == 1 && abilities_.placed_receives == nullptr) {
-    const std::string& why = rails_.front()->no_landing();
-    missing_.push_back("frames are copied into place, not put there by the device: " + why);
   }
 }
 
@@ -203,7 +192,7 @@ Result<Endpoint> VerbsTransport::connect(const PeerAddress& peer) {
   return out;
 }
 
-Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool lands) {
+Result<Membership> VerbsTransport::join(GroupAddress group, JoinAs as) {
   if (group.index >= kGroupsPerJob) {
     return bad_input("join: group " + std::to_string(group.index) + ": must be below " +
                      std::to_string(kGroupsPerJob));
@@ -212,7 +201,7 @@ Result<Membership> VerbsTransport::join_as(GroupAddress group, JoinAs as, bool l
   member.index = group.index;
   member.as = as;
   if (as == JoinAs::receiver) {
-    if (auto state = become_member(group.index, lands); !state) return std::move(state).error();
+    if (auto state = become_member(group.index); !state) return std::move(state).error();
   }
   auto reached = reach_group(group.index, member.target);
   auto out = reached ? hand_out<detail::HandleKind::membership>(*this, members_, std::move(member))
@@ -240,13 +229,13 @@ Result<void> VerbsTransport::reach_group(std::uint32_t index, Target& target) {
   return {};
 }
 
-Result<void> VerbsTransport::become_member(std::uint32_t index, bool lands) {
+Result<void> VerbsTransport::become_member(std::uint32_t index) {
   if (const auto known = joined_.find(index); known != joined_.end()) {
     ++known->second;
     return {};
   }
   for (std::size_t r = 0; r < rails_.size(); ++r) {
-    auto state = rails_[r]->add_group(*group_ipv4(rail_job(r), index), lands);
+    auto state = rails_[r]->add_group(*group_ipv4(rail_job(r), index));
     if (state) continue;
     while (r-- > 0) rails_[r]->remove_group(*group_ipv4(rail_job(r), index));
     return state;

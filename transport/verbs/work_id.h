@@ -5,7 +5,7 @@
 
 namespace selmcast::verbs {
 
-enum class Work : std::uint8_t { send = 1, receive, wire_up, reliable, landing };
+enum class Work : std::uint8_t { send = 1, receive, wire_up, reliable };
 
 constexpr std::uint64_t tag(Work work, std::uint64_t number) noexcept {
   return (std::uint64_t{static_cast<std::uint8_t>(work)} << 56U) | number;

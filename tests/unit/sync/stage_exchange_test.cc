@@ -110,7 +110,7 @@ struct Ranks {
     const auto policy = parse_policy(text).value();
     for (std::uint32_t i = 0; i < n; ++i) {
       seats.push_back(std::make_unique<Meeting::Seat>(meeting, i));
-      steppers.push_back(std::make_unique<Stepper>(policy, models[i], *seats[i], 7));
+      steppers.push_back(make_stepper(policy, models[i], *seats[i], 7));
       meeting.streams[i] = steppers[i]->stream();
     }
   }

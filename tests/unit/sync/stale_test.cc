@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "sync/steps/stale_merge.h"
 #include "sync/steps/stepper.h"
 
 namespace selmcast {
@@ -158,7 +159,7 @@ TEST(Stepper, StaleFollowsThePublishedLoopAndEndsWithTheMean) {
     for (std::uint32_t i = 0; i < n; ++i) seats.emplace_back(hub, i);
     std::vector<std::unique_ptr<Stepper>> steppers;
     for (std::uint32_t i = 0; i < n; ++i) {
-      steppers.push_back(std::make_unique<Stepper>(*policy, models[i], seats[i], 1));
+      steppers.push_back(make_stepper(*policy, models[i], seats[i], 1));
       hub.seat(i, steppers[i]->stream());
     }
     std::vector<std::uint32_t> merged;
@@ -198,7 +199,7 @@ TEST(Stepper, StaleWithoutStepsContractsByTheClosedForm) {
   const auto policy = parse_policy("pace=periodic:2 mix=stale:2");
   for (std::uint32_t i = 0; i < n; ++i) {
     seats.push_back(std::make_unique<Hub::Seat>(hub, i));
-    steppers.push_back(std::make_unique<Stepper>(*policy, models[i], *seats[i], 1));
+    steppers.push_back(make_stepper(*policy, models[i], *seats[i], 1));
     hub.seat(i, steppers[i]->stream());
   }
   for (std::uint32_t r = 0; r < rounds; ++r) {

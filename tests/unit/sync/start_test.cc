@@ -68,6 +68,14 @@ TEST_F(Start, OneThatCannotEndsAllWithItsReason) {
   }
 }
 
+TEST_F(Start, AFailureThatFollowsFromAnotherRanksNamesThatToo) {
+  ASSERT_FALSE(agree_on_start(*clients_[kOdd], failed("rank 2: no thread"), 5s));
+  const auto later = agree_on_start(*clients_[0], failed("rank 2 is gone"), 5s);
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().message,
+            "rank 2 is gone; before that rank 2 could not start: rank 2: no thread");
+}
+
 TEST_F(Start, OneThatDiesBeforeEndsAll) {
   const auto heard = start(5s, [](Client& client, Duration) {
     client.reset();  // Without goodbye.

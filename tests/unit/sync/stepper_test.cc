@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "sync/steps/delta_exchange.h"
 #include "tests/unit/sync/meeting.h"
 
 namespace selmcast {
@@ -49,17 +50,18 @@ TEST(Stepper, BspRoundsAfterEveryStepAndPeriodicAfterEveryHth) {
   for (const std::uint32_t h : {1U, 4U}) {
     Floats w(3, 0.0F);
     Alone rounds;
-    Stepper stepper(policy_of(h == 1 ? "pace=bsp" : "pace=periodic:4"), w, rounds, 1);
-    EXPECT_EQ(stepper.stream().data(), w.data());
+    const auto stepper =
+        make_stepper(policy_of(h == 1 ? "pace=bsp" : "pace=periodic:4"), w, rounds, 1);
+    EXPECT_EQ(stepper->stream().data(), w.data());
     for (std::uint32_t step = 1; step <= 22; ++step) {
-      const auto closed = stepper.step();
+      const auto closed = stepper->step();
       ASSERT_TRUE(closed);
       EXPECT_EQ(closed->size(), step % h == 0 ? 1U : 0U) << step;
     }
-    const auto rest = stepper.finish();
+    const auto rest = stepper->finish();
     ASSERT_TRUE(rest);
     EXPECT_EQ(rest->size(), h == 1 ? 0U : 1U);
-    EXPECT_EQ(stepper.steps_carried(), h == 1 ? 1U : 2U);
+    EXPECT_EQ(stepper->steps_carried(), h == 1 ? 1U : 2U);
     EXPECT_EQ(rounds.pushed, (22 + h - 1) / h);
   }
 }
@@ -69,14 +71,14 @@ TEST(Stepper, FreePacesHandOverEveryStep) {
   for (const char* pace : {"pace=async", "pace=ssp:2"}) {
     Floats w(3, 0.0F);
     Alone rounds;
-    Stepper stepper(policy_of(pace), w, rounds, 1);
-    EXPECT_EQ(stepper.stream().data(), w.data());
+    const auto stepper = make_stepper(policy_of(pace), w, rounds, 1);
+    EXPECT_EQ(stepper->stream().data(), w.data());
     const auto ends = [&](std::initializer_list<std::uint32_t> numbers) {
       for (const auto number : numbers) {
         rounds.ended.emplace_back();
         rounds.ended.back().round = number;
       }
-      const auto closed = stepper.step();
+      const auto closed = stepper->step();
       EXPECT_TRUE(closed);
       std::vector<std::uint32_t> out;
       for (const auto& report : *closed) out.push_back(report.round);
@@ -91,7 +93,7 @@ TEST(Stepper, FreePacesHandOverEveryStep) {
     rounds.ended.back().round = 3;
     rounds.ended.emplace_back();
     rounds.ended.back().round = 4;
-    const auto rest = stepper.finish();
+    const auto rest = stepper->finish();
     ASSERT_TRUE(rest);
     ASSERT_EQ(rest->size(), 2U);
     EXPECT_EQ((*rest)[0].round, 3U);
@@ -104,25 +106,25 @@ TEST(Stepper, FreePacesHandOverEveryStep) {
 TEST(Stepper, OverlapWaitsOnlyAtItsCap) {
   Floats w(3, 0.0F);
   Alone rounds;
-  Stepper stepper(policy_of("pace=overlap:5 mix=compensate:0"), w, rounds, 1);
-  ASSERT_TRUE(stepper.step());
+  const auto stepper = make_stepper(policy_of("pace=overlap:5 mix=compensate:0"), w, rounds, 1);
+  ASSERT_TRUE(stepper->step());
   EXPECT_EQ(rounds.pushed, 1U);
-  EXPECT_EQ(stepper.steps_carried(), 1U);
+  EXPECT_EQ(stepper->steps_carried(), 1U);
   for (std::uint32_t step = 1; step < 5; ++step) {
-    const auto closed = stepper.step();
+    const auto closed = stepper->step();
     ASSERT_TRUE(closed);
     EXPECT_TRUE(closed->empty());
     EXPECT_EQ(rounds.waited, 0U);
   }
-  auto closed = stepper.step();  // five steps beyond the departure
+  auto closed = stepper->step();  // five steps beyond the departure
   ASSERT_TRUE(closed && closed->size() == 1);
-  EXPECT_EQ(stepper.steps_carried(), 5U);
-  ASSERT_TRUE(stepper.step());
+  EXPECT_EQ(stepper->steps_carried(), 5U);
+  ASSERT_TRUE(stepper->step());
   rounds.ready = true;
-  closed = stepper.step();
+  closed = stepper->step();
   ASSERT_TRUE(closed && closed->size() == 1);
   EXPECT_EQ(closed->front().round, 1U);
-  EXPECT_EQ(stepper.steps_carried(), 2U);
+  EXPECT_EQ(stepper->steps_carried(), 2U);
 }
 
 struct Outcome {
@@ -144,7 +146,7 @@ Outcome play(const char* text, const std::vector<std::uint32_t>& steps, std::uin
   std::vector<std::unique_ptr<Stepper>> steppers;
   for (std::uint32_t i = 0; i < n; ++i) {
     seats.push_back(std::make_unique<Meeting::Seat>(meeting, i));
-    steppers.push_back(std::make_unique<Stepper>(policy, out.models[i], *seats[i], 99));
+    steppers.push_back(make_stepper(policy, out.models[i], *seats[i], 99));
     meeting.streams[i] = steppers[i]->stream();
   }
   std::vector<std::thread> threads;
@@ -209,7 +211,7 @@ TEST(Stepper, AllEndTogetherWithEverythingMerged) {
 TEST(Stepper, WhatOverlapMergesIsOneRoundOld) {
   Floats w(1, 0.0F);
   Alone rounds;
-  Stepper stepper(policy_of("pace=overlap:4 mix=compensate:0"), w, rounds, 1);
+  const auto stepper = make_stepper(policy_of("pace=overlap:4 mix=compensate:0"), w, rounds, 1);
   SplitMix64 random(17);
   std::uint32_t arrived = 0;  // Rounds merged into w so far.
   std::vector<std::uint32_t> based_on;
@@ -218,7 +220,7 @@ TEST(Stepper, WhatOverlapMergesIsOneRoundOld) {
     based_on.push_back(arrived);
     rounds.ready = random.below(3) == 0;
     const auto pushed = rounds.pushed;
-    const auto closed = stepper.step();
+    const auto closed = stepper->step();
     ASSERT_TRUE(closed);
     if (!closed->empty()) {
       // The steps of round r (from 0) were made while round r - 1 was under way, so on what the
