@@ -312,10 +312,27 @@ PairAge RingPlan::pair_age() const {
   return pair_age_of(cycle);
 }
 
+std::vector<std::uint32_t> RingPlan::row_sizes() const {
+  std::vector<std::uint32_t> out(n_);
+  for (std::uint32_t j = 0; j < n_; ++j) {
+    for (std::uint32_t o = 0; o < slots_[j]; ++o) ++out[(first_row_[j] + o) % n_];
+  }
+  return out;
+}
+
 std::uint32_t RingPlan::senders_below_p() const {
-  std::uint32_t out = 0;
+  const auto members = row_sizes();
+  // Each row has one sender in a round.
+  const auto short_rows = std::ranges::count_if(members, [this](auto size) { return size < p_; });
+  auto out = static_cast<std::uint32_t>(short_rows) * k_;
+  RingWork work(n_);
   for (std::uint32_t t = 0; t < k_; ++t) {
-    for (const auto& receivers : edges_of(t)) out += receivers.size() < p_ ? 1 : 0;
+    const auto z = match_patches(shift_of(t), false, work);
+    for (std::uint32_t q = 0; q < z; ++q) {
+      const auto size = members[work.row_[q]];
+      const bool patched = work.matching_.receiver_of(q) != kNoPatch;
+      if (size >= p_ && !patched && size - 1 < p_) ++out;
+    }
   }
   return out;
 }

@@ -105,7 +105,7 @@ class RingPlan {
   std::vector<std::uint32_t> rows_of(std::uint32_t member) const;
   /// Of the steady schedule. O(n^2 k).
   PairAge pair_age() const;
-  /// Sender-rounds of one period that stay at p-1 receivers.
+  /// Sender-rounds of one period that stay at p-1 receivers. O(n k).
   std::uint32_t senders_below_p() const;
 
  private:
@@ -115,6 +115,8 @@ class RingPlan {
   void lay_out(std::uint32_t floor);
   slot_kernels::SlotSummary fill_slots();
   std::uint32_t shift_of(std::uint64_t round) const noexcept;
+  /// Members of each row.
+  std::vector<std::uint32_t> row_sizes() const;
   bool in_own_row(std::uint32_t member, std::uint32_t shift) const noexcept;
   std::uint32_t match_patches(std::uint32_t shift, bool everyone, RingWork& work) const;
 

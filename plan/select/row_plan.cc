@@ -176,9 +176,14 @@ bool RowPlan::edit_from(const RowLayout& before, std::span<const std::uint32_t> 
 
 std::uint32_t RowPlan::senders_below_p() const {
   if (!edited_) return ring_.senders_below_p();
+  // Rows have p members, so only a sender in its own row can lack one.
   std::uint32_t out = 0;
   for (std::uint32_t t = 0; t < period_; ++t) {
-    for (const auto& receivers : edges_of(t)) out += receivers.size() < p_ ? 1 : 0;
+    const auto self = in_own_rows(t);
+    for (const auto h : self) out += row_members_[row_of(h, t)].size() <= p_ ? 1 : 0;
+    for (const auto& [from, to] : patches_among(self, t)) {
+      out -= row_members_[row_of(from, t)].size() <= p_ ? 1 : 0;
+    }
   }
   return out;
 }
@@ -203,16 +208,27 @@ std::uint32_t RowPlan::shift_of(std::uint64_t round) const noexcept {
   return static_cast<std::uint32_t>((round % period_) * step_ % members());
 }
 
+std::uint32_t RowPlan::row_of(std::uint32_t member, std::uint64_t round) const noexcept {
+  return (member + members() - shift_of(round)) % members();
+}
+
+std::vector<std::uint32_t> RowPlan::in_own_rows(std::uint64_t round) const {
+  std::vector<std::uint32_t> out;
+  auto row = row_of(0, round);
+  for (std::uint32_t h = 0; h < members(); ++h) {
+    if (layout_.hears(h, row)) out.push_back(h);
+    row = row + 1 == members() ? 0 : row + 1;
+  }
+  return out;
+}
+
 std::vector<std::pair<std::uint32_t, std::uint32_t>> RowPlan::patches_of(
     std::uint64_t round) const {
-  if (!edited_) return ring_.patches_of(round);
-  const auto n = members();
-  const auto shift = shift_of(round);
-  const auto row_of = [&](std::uint32_t member) { return (member + n - shift) % n; };
-  std::vector<std::uint32_t> self;
-  for (std::uint32_t h = 0; h < n; ++h) {
-    if (layout_.hears(h, row_of(h))) self.push_back(h);
-  }
+  return edited_ ? patches_among(in_own_rows(round), round) : ring_.patches_of(round);
+}
+
+std::vector<std::pair<std::uint32_t, std::uint32_t>> RowPlan::patches_among(
+    std::span<const std::uint32_t> self, std::uint64_t round) const {
   // Kuhn's augmenting paths, breadth first; extras make the graph no longer one of arcs.
   const auto z = static_cast<std::uint32_t>(self.size());
   std::vector<std::uint32_t> sender_of(z, kNone), receiver_of(z, kNone);
@@ -221,7 +237,7 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> RowPlan::patches_of(
     std::vector<std::uint32_t> reached_from(z, kNone), queue{q};
     auto open = kNone;
     for (std::size_t at = 0; at < queue.size() && open == kNone; ++at) {
-      const auto row = row_of(self[queue[at]]);
+      const auto row = row_of(self[queue[at]], round);
       for (std::uint32_t turn = 0; turn < z && open == kNone; ++turn) {
         const auto g = (queue[at] + z / 2 + turn) % z;
         if (reached_from[g] != kNone || layout_.hears(self[g], row)) continue;

@@ -97,6 +97,11 @@ class RowPlan {
                  std::uint32_t k_bound);
   void index_rows();
   std::uint32_t shift_of(std::uint64_t round) const noexcept;
+  std::uint32_t row_of(std::uint32_t member, std::uint64_t round) const noexcept;
+  /// Of an edited layout: members that hear the row that they send to, ascending.
+  std::vector<std::uint32_t> in_own_rows(std::uint64_t round) const;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> patches_among(
+      std::span<const std::uint32_t> self, std::uint64_t round) const;
 
   RingPlan ring_;  ///< Rate and slots; the schedule too unless edited.
   std::vector<std::uint32_t> members_;
