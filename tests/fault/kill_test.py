@@ -70,7 +70,11 @@ def one_kill(number, rng, transport, usual):
         if job.poll() is not None or victim not in pids:
             job.communicate()
             return "ended before the kill"
-        os.kill(pids[victim], signal.SIGKILL)
+        try:
+            os.kill(pids[victim], signal.SIGKILL)
+        except ProcessLookupError:  # The job has ended since.
+            job.communicate()
+            return "ended before the kill"
         killed = time.monotonic()
         try:
             output, errors = job.communicate(timeout=60)
