@@ -37,7 +37,7 @@ BUDGETS = {
     "plan": 1100,
     "plan/axes": 1700,
     "plan/online": 500,
-    "plan/select": 4200,
+    "plan/select": 4240,
     "probes": 2000,
     "simulate": 700,
     "store": 1740,
