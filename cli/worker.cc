@@ -1,4 +1,5 @@
 // `selmcast worker`: one rank, started by `run` or by hand.
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/common.h"
@@ -36,6 +37,19 @@ nlohmann::ordered_json collect(const StoreServer& server, std::uint32_t world) {
   return job_document(world, results, failed_ranks);
 }
 
+/// Who starts ranks by hand has no launcher that tells of the dead.
+void print_losses(const RankResult& result) {
+  for (const Rank lost : result.failed_ranks) {
+    const auto round = std::ranges::find_if(result.rounds, [lost](const RoundReport& report) {
+      return std::ranges::find(report.given_up, lost) != report.given_up.end();
+    });
+    const bool known = round != result.rounds.end();
+    print_notice("rank " + std::to_string(lost) + " was evicted (dead or silent)" +
+                 (known ? " in round " + std::to_string(round->round) : std::string()) +
+                 "; this rank went on without it");
+  }
+}
+
 Result<void> run_worker(WorkerCommand& command) {
   const RankPlace& place = command.place;
   if (place.world == 0 || place.rank >= place.world) {
@@ -71,6 +85,7 @@ Result<void> run_worker(WorkerCommand& command) {
     print_notice("--json: rank 0 writes the job's result, this rank writes none");
   }
   auto result = run_rank(command.options, place);
+  if (result && !command.external_store) print_losses(*result);
   if (server != nullptr) {
     // After a failure too, for a while: the others hear from the store why the job ends.
     const Duration patience = timeout_of(command.options);

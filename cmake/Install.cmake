@@ -25,10 +25,8 @@ endif()
 add_library(selmcast_archive STATIC ${objects})
 set_target_properties(selmcast_archive PROPERTIES OUTPUT_NAME selmcast EXPORT_NAME selmcast
   LINKER_LANGUAGE CXX)
-# Public headers name base/ headers by their path from the root, hence the second folder.
 target_include_directories(selmcast_archive INTERFACE
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/selmcast>)
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(selmcast_archive INTERFACE cxx_std_20)
 target_link_libraries(selmcast_archive INTERFACE Threads::Threads
   ${optional_libraries} $<INSTALL_INTERFACE:isal> $<INSTALL_INTERFACE:xxhash> $<INSTALL_INTERFACE:hwy>)
@@ -41,6 +39,20 @@ install(DIRECTORY include/selmcast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 # Those of base/ that the public headers include.
 install(FILES base/check.h base/result.h base/shared_memory.h base/unique_fd.h base/units.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/selmcast/base)
+# In the tree headers name those of base/ by their path from the root. Installed, that path must begin
+# with selmcast/: a folder of ours on users' include path would shadow the system's <memory.h>.
+install(CODE "set(installed \"${CMAKE_INSTALL_INCLUDEDIR}/selmcast\")")
+install(CODE [[
+  if(NOT IS_ABSOLUTE "${installed}")
+    set(installed "${CMAKE_INSTALL_PREFIX}/${installed}")
+  endif()
+  file(GLOB headers "$ENV{DESTDIR}${installed}/*.h" "$ENV{DESTDIR}${installed}/base/*.h")
+  foreach(header IN LISTS headers)
+    file(READ "${header}" text)
+    string(REPLACE "#include \"base/" "#include \"selmcast/base/" text "${text}")
+    file(WRITE "${header}" "${text}")
+  endforeach()
+]])
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/selmcast)

@@ -69,6 +69,24 @@ class Stopped(unittest.TestCase):
         self.stop_one("uring", 0)
 
 
+class ByHand(unittest.TestCase):
+    def test_survivors_name_the_rank_that_died(self):
+        with tempfile.TemporaryDirectory(prefix="selmcast-") as folder:
+            ranks = [subprocess.Popen(
+                [kill_test.jobs.PROGRAM, "worker", "--rank", str(rank), "--world", "3",
+                 "--rendezvous", f"file:{folder}/store", "--params-bytes", "4000000", "--rounds",
+                 "1200", "--transport", "shm", "--timeout", "3"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True) for rank in range(3)]
+            time.sleep(1.5)
+            self.assertEqual([rank.poll() for rank in ranks], [None] * 3, "ended before the kill")
+            ranks[2].kill()
+            ends = [rank.communicate(timeout=120)[1] for rank in ranks]
+            for rank in (0, 1):
+                self.assertEqual(ranks[rank].returncode, 0, ends[rank])
+                self.assertIn("rank 2 was evicted (dead or silent) in round", ends[rank])
+
+
 class Interrupted(unittest.TestCase):
     def test_signals_end_everything(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

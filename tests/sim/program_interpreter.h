@@ -1,6 +1,8 @@
 // What programs of all ranks compute, leg by leg and one after the other: no frames, no network.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,7 +26,13 @@ class Interpreter {
       moved = false;
       for (Rank rank = 0; rank < programs_.size(); ++rank) moved = turn(rank, slot) || moved;
     }
-    for (Rank rank = 0; rank < programs_.size(); ++rank) mix_plain(rank, slot);
+    for (Rank rank = 0; rank < programs_.size(); ++rank) {
+      mix_plain(rank, slot);
+      for (const Leg& leg : programs_[rank].legs_of(slot)) {
+        if (leg.kind != Leg::Kind::send || !of_part(leg)) continue;
+        EXPECT_TRUE(state_[rank].sent[&leg]) << "rank " << rank << ": a leg was never ready";
+      }
+    }
     return own_;
   }
 

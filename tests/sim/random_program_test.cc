@@ -49,20 +49,27 @@ std::size_t elements_below(const SimJobConfig& config, const Shard& part, std::u
 }
 
 std::vector<std::vector<float>> run(const SimJobConfig& config,
-                                    std::vector<std::vector<float>> parameters) {
+                                    std::vector<std::vector<float>> parameters,
+                                    std::uint64_t* repaired = nullptr) {
   SimJob job(config, parameters);
   const auto result = job.run();
   EXPECT_TRUE(result) << result.error().message;
   if (!result) return parameters;
   EXPECT_FALSE(result->timed_out);
   for (const auto& error : result->errors) EXPECT_EQ(error, "");
-  for (const auto& reports : result->reports) EXPECT_EQ(reports.size(), config.rounds);
+  for (const auto& reports : result->reports) {
+    EXPECT_EQ(reports.size(), config.rounds);
+    for (const auto& report : reports) {
+      if (repaired != nullptr) *repaired += report.repaired_frames;
+    }
+  }
   return parameters;
 }
 
 class RandomPrograms : public testing::TestWithParam<Shape> {};
 
 TEST_P(RandomPrograms, GiveWhatTheInterpreterGives) {
+  std::uint64_t repaired = 0;
   for (auto [seed, last] = seeds(25); seed <= last; ++seed) {
     const Drawing drawing = draw(GetParam(), seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + drawing.text());
@@ -71,7 +78,7 @@ TEST_P(RandomPrograms, GiveWhatTheInterpreterGives) {
     for (Rank r = 0; r < drawing.ranks; ++r) {
       for (std::size_t i = 0; i < kProgramElements; ++i) start[r][i] = start_of(r, i);
     }
-    const auto end = run(config, start);
+    const auto end = run(config, start, &repaired);
     std::vector<Program> programs;
     View view;
     view.epoch = 1;
@@ -91,6 +98,7 @@ TEST_P(RandomPrograms, GiveWhatTheInterpreterGives) {
       }
     }
   }
+  EXPECT_GT(repaired, 0U) << "nothing was lost";
 }
 
 std::string name_of(const testing::TestParamInfo<Shape>& shape) {
