@@ -210,6 +210,19 @@ ordered_json job_document(std::uint32_t workers, const std::map<Rank, RankResult
           {"summary", summary(results, ms)}};
 }
 
+std::string why_unverified(const ordered_json& document) {
+  for (const auto& round : document["rounds"]) {
+    if (round["receivers_total"].get<std::uint64_t>() > 0) continue;
+    return "round " + std::to_string(round["round"].get<std::uint64_t>()) +
+           ": no rank's parameters reached another one in full within the timeout, at a planned "
+           "rate of " +
+           std::to_string(round["rate_kbps"].get<Kbps>()) +
+           " kbit/s; check the links (selmcast probe, --links) or raise --timeout";
+  }
+  return "the merged parameters could not be verified: they differ from what their senders' "
+         "digests say";
+}
+
 std::string job_table(const ordered_json& document) {
   std::string out;
   char line[240];

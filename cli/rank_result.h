@@ -33,6 +33,9 @@ nlohmann::ordered_json job_document(std::uint32_t workers,
                                     const std::map<Rank, RankResult>& results,
                                     const std::vector<Rank>& failed);
 
+/// Of a document that is not verified: why, in one line.
+std::string why_unverified(const nlohmann::ordered_json& document);
+
 /// A table for people: one line a round (at most 20, then every k-th) and a summary.
 std::string job_table(const nlohmann::ordered_json& document);
 

@@ -83,8 +83,9 @@ Result<void> run(RunCommand& command) {
   if (!document) return std::move(document).error();
   if (json->human() != nullptr) std::fputs(job_table(*document).c_str(), json->human());
   const bool verified = document->at("verified").get<bool>();
+  const std::string why = verified ? std::string() : why_unverified(*document);
   if (auto ok = json->write(std::move(document).value()); !ok) return ok;
-  if (!verified) return failed("the merged parameters could not be verified");
+  if (!verified) return failed(why);
   return {};
 }
 

@@ -97,7 +97,7 @@ Result<void> run_worker(WorkerCommand& command) {
     if (json->human() != nullptr) std::fputs(job_table(document).c_str(), json->human());
     if (auto ok = json->write(document); !ok) return ok;
     if (!document["verified"].get<bool>()) {
-      return failed("the merged parameters could not be verified");
+      return failed(why_unverified(document));
     }
   }
   if (!result) return std::move(result).error();

@@ -30,7 +30,7 @@ _PROJECT_FOLDERS = {folder.split("/")[0] for folder in FOLDERS} | {"selmcast"}
 # raised only by a commit that says why the folder needs the lines.
 BUDGETS = {
     "base": 1200,
-    "cli": 5300,
+    "cli": 5340,
     "hwconf": 600,
     "include/selmcast": 200,
     "multicast": 2800,
